@@ -6,9 +6,11 @@ use std::process::Command;
 
 use crate::skip::{Requirement, skip, skip_without};
 
-/// Returns a folder for Python's path with these `requirements`, installed by pip with these options.
+/// Returns a folder for Python's path with these `requirements`, installed by pip with these
+/// options.
 ///
-/// Installs only with `CI=true`, as on build machines. Otherwise `None`, and the test is skipped, if they are not installed.
+/// Installs only with `CI=true`, as on build machines. Otherwise `None`, and the test is skipped,
+/// if they are not installed.
 pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Option<PathBuf> {
     if skip_without("python3") {
         return None;
@@ -33,10 +35,21 @@ pub(crate) fn packages(name: &str, requirements: &str, options: &[&str]) -> Opti
         return Some(packages);
     }
     let draft = tempfile::tempdir_in(folder).unwrap();
-    let (list, target) = (draft.path().join("requirements.txt"), draft.path().join("packages"));
+    let (list, target) = (
+        draft.path().join("requirements.txt"),
+        draft.path().join("packages"),
+    );
     fs::write(&list, requirements).unwrap();
     let installing = Command::new("python3")
-        .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"])
+        .args([
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--only-binary",
+            ":all:",
+        ])
         .args(options)
         .arg("--target")
         .arg(&target)

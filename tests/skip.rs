@@ -52,12 +52,18 @@ impl Display for Requirement {
     }
 }
 
-/// Reports that the running test is skipped, because this machine lacks `needed`. Panics with `CI=true`.
+/// Reports that the running test is skipped, because this machine lacks `needed`. Panics with
+/// `CI=true`.
 #[track_caller]
 pub(crate) fn skip(needed: Requirement, reason: impl Display) {
     let is_build_machine = env::var_os("CI").is_some_and(|ci| ci == "true");
     let list = env::var_os(LIST_VARIABLE);
-    report(needed, reason, is_build_machine, list.as_deref().map(Path::new));
+    report(
+        needed,
+        reason,
+        is_build_machine,
+        list.as_deref().map(Path::new),
+    );
 }
 
 /// Skips the running test if a program is not in `PATH`. Returns whether it does.
@@ -72,14 +78,26 @@ pub(crate) fn skip_without(program: &'static str) -> bool {
 }
 
 #[track_caller]
-pub(crate) fn report(needed: Requirement, reason: impl Display, is_build_machine: bool, list: Option<&Path>) {
-    assert!(!is_build_machine, "cannot skip a test with CI=true: needs {needed}: {reason}");
+pub(crate) fn report(
+    needed: Requirement,
+    reason: impl Display,
+    is_build_machine: bool,
+    list: Option<&Path>,
+) {
+    assert!(
+        !is_build_machine,
+        "cannot skip a test with CI=true: needs {needed}: {reason}"
+    );
     eprintln!("skipped: needs {needed}: {reason}");
     let Some(list) = list else { return };
     // A single write, because the processes of other tests append concurrently.
     let file = File::options().create(true).append(true).open(list);
     let written = file.and_then(|mut file| file.write_all(line(needed).as_bytes()));
-    assert!(written.is_ok(), "cannot write to {}: {written:?}", list.display());
+    assert!(
+        written.is_ok(),
+        "cannot write to {}: {written:?}",
+        list.display()
+    );
 }
 
 fn line(needed: Requirement) -> String {
@@ -87,7 +105,10 @@ fn line(needed: Requirement) -> String {
     let current_thread = || thread::current().name().map(str::to_owned);
     let binary = env::var("NEXTEST_BINARY_ID").ok().or_else(executable);
     let test = env::var("NEXTEST_TEST_NAME").ok().or_else(current_thread);
-    let [binary, test] =
-        [binary, test].map(|field| field.unwrap_or_else(|| "?".to_owned()).replace(['\t', '\n'], " "));
+    let [binary, test] = [binary, test].map(|field| {
+        field
+            .unwrap_or_else(|| "?".to_owned())
+            .replace(['\t', '\n'], " ")
+    });
     format!("{needed}\t{binary}\t{test}\n")
 }

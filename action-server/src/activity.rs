@@ -20,7 +20,9 @@ pub(crate) struct ActivityGuard {
 
 impl Default for Activity {
     fn default() -> Self {
-        Self { count: Arc::new(watch::Sender::new(0)) }
+        Self {
+            count: Arc::new(watch::Sender::new(0)),
+        }
     }
 }
 
@@ -31,12 +33,16 @@ impl Activity {
             *count += 1;
             *count == 1
         });
-        ActivityGuard { count: Arc::clone(&self.count) }
+        ActivityGuard {
+            count: Arc::clone(&self.count),
+        }
     }
 
     /// Completes once the server has been idle for `time`; never if there is none.
     pub(crate) async fn idle_for(&self, time: Option<Duration>) {
-        let Some(time) = time else { return std::future::pending().await };
+        let Some(time) = time else {
+            return std::future::pending().await;
+        };
         let mut count = self.count.subscribe();
         loop {
             // Cannot fail: `self` owns the sender.

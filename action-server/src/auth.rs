@@ -1,5 +1,5 @@
-//! The key of the server. It is read from standard input, kept in memory that other processes cannot read, and never
-//! printed.
+//! The key of the server. It is read from standard input, kept in memory that other processes
+//! cannot read, and never printed.
 
 use std::fmt;
 use std::hint::black_box;
@@ -20,7 +20,9 @@ impl ServerKey {
     pub(crate) fn from_stdin() -> anyhow::Result<Self> {
         let mut line = Vec::new();
         let mut input = io::stdin().lock().take(MAX_KEY_BYTES);
-        input.read_until(b'\n', &mut line).context("cannot read the key from standard input")?;
+        input
+            .read_until(b'\n', &mut line)
+            .context("cannot read the key from standard input")?;
         Self::from_line(&line).context("cannot read the key from standard input")
     }
 
@@ -44,13 +46,18 @@ impl ServerKey {
 
     /// Returns whether the headers of a request contain the key.
     pub(crate) fn is_in(&self, headers: &HeaderMap) -> bool {
-        headers.get(KEY_HEADER).is_some_and(|given| self.is(given.as_bytes()))
+        headers
+            .get(KEY_HEADER)
+            .is_some_and(|given| self.is(given.as_bytes()))
     }
 
     /// Compares in constant time.
     fn is(&self, given: &[u8]) -> bool {
-        let differences =
-            self.0.iter().zip(given).fold(0, |all, (key, given)| black_box(all | (key ^ given)));
+        let differences = self
+            .0
+            .iter()
+            .zip(given)
+            .fold(0, |all, (key, given)| black_box(all | (key ^ given)));
         self.0.len() == given.len() && differences == 0
     }
 }
@@ -76,13 +83,22 @@ mod tests {
 
     #[test]
     fn key_is_rejected_when_no_header_can_carry_it() {
-        for line in [&b""[..], b"\n", b"a b\n", b"\xff\n", &[b'x'; MAX_KEY_BYTES as usize]] {
+        for line in [
+            &b""[..],
+            b"\n",
+            b"a b\n",
+            b"\xff\n",
+            &[b'x'; MAX_KEY_BYTES as usize],
+        ] {
             assert!(ServerKey::from_line(line).is_err());
         }
     }
 
     #[test]
     fn key_is_not_printed_by_debug() {
-        assert_eq!(format!("{:?}", ServerKey::from_line(b"secret").unwrap()), "ServerKey(…)");
+        assert_eq!(
+            format!("{:?}", ServerKey::from_line(b"secret").unwrap()),
+            "ServerKey(…)"
+        );
     }
 }

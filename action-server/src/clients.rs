@@ -1,4 +1,5 @@
-//! The clients of connections: whether they have authenticated, and which connections are closed in favour of others.
+//! The clients of connections: whether they have authenticated, and which connections are closed in
+//! favour of others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +9,9 @@ use std::time::Duration;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of unauthenticated connections. Idle connections, incomplete requests and slow writers must not lock out
-/// the host: a new connection closes the oldest one. A host sends its first request immediately.
+/// Maximum number of unauthenticated connections. Idle connections, incomplete requests and slow
+/// writers must not lock out the host: a new connection closes the oldest one. A host sends its
+/// first request immediately.
 pub(crate) const MAX_UNAUTHENTICATED: usize = 128;
 
 /// Maximum time for a connection to send a request with the key.
@@ -32,7 +34,8 @@ impl ClientConnection {
         self.is_admitted.store(true, Ordering::Relaxed);
     }
 
-    /// Marks the client as authenticated: it has sent the key or, if there is no key, a complete request.
+    /// Marks the client as authenticated: it has sent the key or, if there is no key, a complete
+    /// request.
     pub(crate) fn authenticate(&self) {
         self.admit();
         self.is_authenticated.store(true, Ordering::Relaxed);
@@ -74,7 +77,8 @@ impl UnauthenticatedConnections {
         if self.0.len() > MAX_UNAUTHENTICATED {
             let is_unauthenticated =
                 |client: &Arc<ClientConnection>| !client.is_authenticated.load(Ordering::Relaxed);
-            self.0.retain(|client| client.upgrade().as_ref().is_some_and(is_unauthenticated));
+            self.0
+                .retain(|client| client.upgrade().as_ref().is_some_and(is_unauthenticated));
         }
         if self.0.len() > MAX_UNAUTHENTICATED
             && let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade())
@@ -100,10 +104,17 @@ mod tests {
         let mut connections = UnauthenticatedConnections::default();
         let host = connections.add();
         host.authenticate();
-        let silent: Vec<_> = (0..MAX_UNAUTHENTICATED).map(|_| connections.add()).collect();
+        let silent: Vec<_> = (0..MAX_UNAUTHENTICATED)
+            .map(|_| connections.add())
+            .collect();
         assert!(silent.iter().all(|client| !is_closed(client)));
         let newest = connections.add();
-        assert!(is_closed(&silent[0]) && !is_closed(&silent[1]) && !is_closed(&newest) && !is_closed(&host));
+        assert!(
+            is_closed(&silent[0])
+                && !is_closed(&silent[1])
+                && !is_closed(&newest)
+                && !is_closed(&host)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -113,6 +124,10 @@ mod tests {
         admitted.admit();
         silent.closed().await;
         assert_eq!(started.elapsed(), AUTHENTICATION_TIMEOUT);
-        assert!(tokio::time::timeout(Duration::from_secs(3600), admitted.closed()).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_secs(3600), admitted.closed())
+                .await
+                .is_err()
+        );
     }
 }

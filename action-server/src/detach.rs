@@ -1,5 +1,6 @@
-//! `serve --detach`: starts the supervisor in its own session, waits until the server listens, prints its address, and
-//! exits. The started processes keep none of our streams, so that the channel that ran this command can close.
+//! `serve --detach`: starts the supervisor in its own session, waits until the server listens,
+//! prints its address, and exits. The started processes keep none of our streams, so that the
+//! channel that ran this command can close.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -26,7 +27,9 @@ const MAX_ERROR_BYTES: u64 = 64 << 10;
 
 /// Starts a server that outlives this process.
 pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
-    let ListenAddress::Unix(socket) = &config.address else { bail!("--detach requires --socket") };
+    let ListenAddress::Unix(socket) = &config.address else {
+        bail!("--detach requires --socket")
+    };
     let key = config.has_key.then(ServerKey::from_stdin).transpose()?;
     let mut supervisor = start(key.as_ref())?;
     let started = wait_until_started(&mut supervisor, socket);
@@ -41,22 +44,29 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
 fn start(key: Option<&ServerKey>) -> anyhow::Result<Child> {
     let mut supervisor = this_program::command()
         .args(config::arguments_with(&["--detached"]))
-        .stdin(if key.is_some() { Stdio::piped() } else { Stdio::null() })
+        .stdin(if key.is_some() {
+            Stdio::piped()
+        } else {
+            Stdio::null()
+        })
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot start the supervisor")?;
     if let (Some(key), Some(mut input)) = (key, supervisor.stdin.take()) {
-        key.write_to(&mut input).context("cannot pass the key to the supervisor")?;
+        key.write_to(&mut input)
+            .context("cannot pass the key to the supervisor")?;
     }
     Ok(supervisor)
 }
 
-/// The server and its supervisor release standard error once the socket listens. So the end of the stream means that they
-/// have started or have exited; its contents are the error.
+/// The server and its supervisor release standard error once the socket listens. So the end of the
+/// stream means that they have started or have exited; its contents are the error.
 fn wait_until_started(supervisor: &mut Child, socket: &Path) -> anyhow::Result<()> {
     let errors = read_errors(supervisor)?;
-    if UnixStream::connect(socket).is_ok_and(|connection| is_listened_on_by(supervisor, &connection)) {
+    if UnixStream::connect(socket)
+        .is_ok_and(|connection| is_listened_on_by(supervisor, &connection))
+    {
         return Ok(());
     }
     match errors.lines().last() {
@@ -72,7 +82,10 @@ fn is_listened_on_by(supervisor: &Child, connection: &UnixStream) -> bool {
 }
 
 fn read_errors(supervisor: &mut Child) -> anyhow::Result<String> {
-    let stderr = supervisor.stderr.take().context("cannot read the server's standard error")?;
+    let stderr = supervisor
+        .stderr
+        .take()
+        .context("cannot read the server's standard error")?;
     let (sender, errors) = mpsc::channel();
     // The thread ends with the stream, or with this process.
     thread::spawn(move || {
@@ -81,9 +94,12 @@ fn read_errors(supervisor: &mut Child) -> anyhow::Result<String> {
         _ = stderr.take(MAX_ERROR_BYTES).read_to_end(&mut bytes);
         _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
-    errors
-        .recv_timeout(START_TIMEOUT)
-        .with_context(|| format!("the server does not listen after {} s", START_TIMEOUT.as_secs()))
+    errors.recv_timeout(START_TIMEOUT).with_context(|| {
+        format!(
+            "the server does not listen after {} s",
+            START_TIMEOUT.as_secs()
+        )
+    })
 }
 
 fn print_address(supervisor: &Child, socket: &Path) -> anyhow::Result<ExitCode> {
@@ -93,7 +109,8 @@ fn print_address(supervisor: &Child, socket: &Path) -> anyhow::Result<ExitCode> 
 }
 
 fn kill(mut supervisor: Child) {
-    // The kernel terminates the server when its supervisor is killed. An error here cannot be handled better.
+    // The kernel terminates the server when its supervisor is killed. An error here cannot be
+    // handled better.
     _ = supervisor.kill();
     _ = supervisor.wait();
 }

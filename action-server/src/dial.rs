@@ -1,8 +1,9 @@
-//! Connects standard input and output to the server's socket, so that any channel that can run a command reaches it.
+//! Connects standard input and output to the server's socket, so that any channel that can run a
+//! command reaches it.
 //!
-//! Uses two blocking threads: tokio's standard streams cost two to six times the throughput. Bytes are not inspected.
-//! Returns immediately at the end of the socket, and within [`RESPONSE_TIMEOUT`] after the end of input. A thread that is
-//! still blocked then ends with the process.
+//! Uses two blocking threads: tokio's standard streams cost two to six times the throughput. Bytes
+//! are not inspected. Returns immediately at the end of the socket, and within [`RESPONSE_TIMEOUT`]
+//! after the end of input. A thread that is still blocked then ends with the process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -22,8 +23,8 @@ use nix::sys::socket::sockopt::PeerCredentials;
 use nix::unistd::Pid;
 use protocol::sandbox_api::DIAL_GREETING;
 
-/// Maximum time for a response after the end of input. It is short, because a container engine whose client has died only
-/// closes our input, and such processes must not accumulate.
+/// Maximum time for a response after the end of input. It is short, because a container engine
+/// whose client has died only closes our input, and such processes must not accumulate.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The capacity of a pipe, and the size of the chunks that container engines forward.
@@ -34,21 +35,27 @@ enum ClosedSide {
     Socket,
 }
 
-/// Copies until one side has closed. If another process than `server` listens, no byte is copied and no greeting written.
+/// Copies until one side has closed. If another process than `server` listens, no byte is copied
+/// and no greeting written.
 pub(crate) fn run(socket: &Path, server: Option<Pid>) -> anyhow::Result<ExitCode> {
-    // The host's key passes through: other processes of the same user must not open our descriptors.
+    // The host's key passes through: other processes of the same user must not open our
+    // descriptors.
     prctl::set_dumpable(false).context("cannot protect the process memory")?;
-    let from_socket =
-        UnixStream::connect(socket).with_context(|| format!("cannot connect to {}", socket.display()))?;
+    let from_socket = UnixStream::connect(socket)
+        .with_context(|| format!("cannot connect to {}", socket.display()))?;
     if let Some(server) = server {
         check_peer(&from_socket, server)
             .with_context(|| format!("cannot connect to {}", socket.display()))?;
     }
-    let to_socket = from_socket.try_clone().context("cannot duplicate the socket")?;
+    let to_socket = from_socket
+        .try_clone()
+        .context("cannot duplicate the socket")?;
     // Files, because the standard library buffers its own standard streams.
     let input = to_file(io::stdin())?;
     let mut output = to_file(io::stdout())?;
-    output.write_all(DIAL_GREETING).context("cannot write the greeting")?;
+    output
+        .write_all(DIAL_GREETING)
+        .context("cannot write the greeting")?;
     let (closed, closed_sides) = mpsc::channel();
     let input_closed = closed.clone();
     thread::spawn(move || copy_input(input, to_socket, &input_closed));
@@ -60,10 +67,12 @@ pub(crate) fn run(socket: &Path, server: Option<Pid>) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks that the server listens on the socket. Another process of the same user can replace the socket's file, but not
-/// the kernel's record of the process that called `listen`.
+/// Checks that the server listens on the socket. Another process of the same user can replace the
+/// socket's file, but not the kernel's record of the process that called `listen`.
 fn check_peer(stream: &UnixStream, server: Pid) -> anyhow::Result<()> {
-    let peer = getsockopt(stream, PeerCredentials).context("cannot read the peer's credentials")?.pid();
+    let peer = getsockopt(stream, PeerCredentials)
+        .context("cannot read the peer's credentials")?
+        .pid();
     if peer != server.as_raw() {
         bail!("process {peer} listens there instead of the server, process {server}");
     }
@@ -100,5 +109,10 @@ fn copy(mut from: impl Read, mut to: impl Write) {
 }
 
 fn to_file(stream: impl AsFd) -> anyhow::Result<File> {
-    Ok(File::from(stream.as_fd().try_clone_to_owned().context("cannot duplicate a standard stream")?))
+    Ok(File::from(
+        stream
+            .as_fd()
+            .try_clone_to_owned()
+            .context("cannot duplicate a standard stream")?,
+    ))
 }

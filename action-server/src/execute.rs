@@ -1,4 +1,5 @@
-//! Performs actions. Each runs in its own task, which survives a lost connection and produces exactly one observation.
+//! Performs actions. Each runs in its own task, which survives a lost connection and produces
+//! exactly one observation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::plugins::jupyter::{Cell, Jupyter};
 use crate::sessions::Sessions;
 use crate::timeouts::{sleep_until_timeout, timeout_from_secs};
 
-/// Maximum number of concurrent file actions. Each may need a few times the size of the largest file.
+/// Maximum number of concurrent file actions. Each may need a few times the size of the largest
+/// file.
 const MAX_FILE_ACTIONS: usize = 8;
 
 /// An operation on files. The path is the folder that relative paths refer to.
@@ -31,7 +33,8 @@ pub(crate) struct Executor {
     pub(crate) files: Arc<Files>,
     jupyter: Jupyter,
     file_actions: Arc<Semaphore>,
-    /// The tasks of the actions. They end with their action, or are cancelled when the server shuts down.
+    /// The tasks of the actions. They end with their action, or are cancelled when the server shuts
+    /// down.
     tasks: TaskTracker,
     activity: Activity,
 }
@@ -87,7 +90,12 @@ impl Executor {
         request: ActionRequest,
         environment: CommandEnvironment,
     ) -> Observation {
-        let ActionRequest { action, timeout, session, .. } = request;
+        let ActionRequest {
+            action,
+            timeout,
+            session,
+            ..
+        } = request;
         let timeout = timeout.and_then(timeout_from_secs);
         let cancelled = running.cancellation();
         let action: FileAction = match action {
@@ -96,11 +104,25 @@ impl Executor {
                     Ok(shell) => shell,
                     Err(error) => return Observation::error(format!("{error}."), ""),
                 };
-                return shell.run(run, environment, timeout, Box::new(running.output()), cancelled).await;
+                return shell
+                    .run(
+                        run,
+                        environment,
+                        timeout,
+                        Box::new(running.output()),
+                        cancelled,
+                    )
+                    .await;
             }
             SandboxAction::RunIpython(action) => {
                 let folder = self.sessions.working_dir(&session);
-                let cell = Cell { action, environment, folder, timeout, cancel: cancelled };
+                let cell = Cell {
+                    action,
+                    environment,
+                    folder,
+                    timeout,
+                    cancel: cancelled,
+                };
                 return Box::pin(self.jupyter.run(cell, Box::new(running.output()))).await;
             }
             SandboxAction::Browse(_) | SandboxAction::BrowseInteractive(_) => {
@@ -114,7 +136,8 @@ impl Executor {
         Box::pin(self.run_file_action(&session, timeout, cancelled, action)).await
     }
 
-    /// A system call on a file cannot be interrupted. After a cancellation or a timeout it is abandoned.
+    /// A system call on a file cannot be interrupted. After a cancellation or a timeout it is
+    /// abandoned.
     async fn run_file_action(
         &self,
         session: &SessionName,
@@ -125,12 +148,15 @@ impl Executor {
         let performed = async {
             // The permit moves into the thread: an abandoned call still counts.
             let permit = Arc::clone(&self.file_actions).acquire_owned().await;
-            let (files, working_dir) = (Arc::clone(&self.files), self.sessions.working_dir(session));
+            let (files, working_dir) =
+                (Arc::clone(&self.files), self.sessions.working_dir(session));
             let job = tokio::task::spawn_blocking(move || {
                 let _permit = permit;
                 action(&files, &working_dir)
             });
-            job.await.unwrap_or_else(|_| Observation::error("The action server failed on this file.", ""))
+            job.await.unwrap_or_else(|_| {
+                Observation::error("The action server failed on this file.", "")
+            })
         };
         tokio::select! {
             observation = performed => observation,
@@ -140,13 +166,17 @@ impl Executor {
     }
 }
 
-/// Returns whether this server performs the action of this name. Other actions of V0 are performed by the host.
+/// Returns whether this server performs the action of this name. Other actions of V0 are performed
+/// by the host.
 pub(crate) fn is_performed(kind: &str) -> bool {
     matches!(kind, "run" | "run_ipython" | "read" | "write" | "edit")
 }
 
 fn abandoned(reason: &str) -> Observation {
-    Observation::error(format!("The file action {reason}. Its effects may still complete."), "")
+    Observation::error(
+        format!("The file action {reason}. Its effects may still complete."),
+        "",
+    )
 }
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
-//! The supervisor: a single-threaded process that starts the server, forwards signals to it, and kills the processes that
-//! the server has left behind. It also reaps orphans, as it must if it is PID 1 of a container.
+//! The supervisor: a single-threaded process that starts the server, forwards signals to it, and
+//! kills the processes that the server has left behind. It also reaps orphans, as it must if it is
+//! PID 1 of a container.
 //!
-//! It is a process of its own for two reasons. The server may be killed, and another process must clean up. And PID 1 adopts
-//! all orphans of the container: a process that waits for any child would take the exit codes of children that other parts
-//! of it wait for. It never reads the key, because the server inherits standard input. It exits after the server, with its
-//! exit code. If it is killed itself, the kernel sends SIGTERM to the server.
+//! It is a process of its own for two reasons. The server may be killed, and another process must
+//! clean up. And PID 1 adopts all orphans of the container: a process that waits for any child
+//! would take the exit codes of children that other parts of it wait for. It never reads the key,
+//! because the server inherits standard input. It exits after the server, with its exit code. If it
+//! is killed itself, the kernel sends SIGTERM to the server.
 //!
-//! It listens on the server's unix socket and passes the socket on. The kernel reports it as the peer of each connection.
-//! Clients compare that with the pid that they know, so that no other process can impersonate the server.
+//! It listens on the server's unix socket and passes the socket on. The kernel reports it as the
+//! peer of each connection. Clients compare that with the pid that they know, so that no other
+//! process can impersonate the server.
 
 use std::os::fd::OwnedFd;
 use std::process::{ExitCode, Stdio};
@@ -42,7 +45,8 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
         ListenAddress::Tcp(_) => Stdio::null(),
     };
     let signals = watched_signals();
-    // Before the server is started, so that its exit cannot be missed. The server unblocks them again.
+    // Before the server is started, so that its exit cannot be missed. The server unblocks them
+    // again.
     signals.thread_block().context("cannot block signals")?;
     let server = start_server(socket)?;
     stdio::release_stdin_and_stdout()?;
@@ -55,18 +59,32 @@ pub(crate) fn run(config: &ServeConfig) -> anyhow::Result<ExitCode> {
 }
 
 fn watched_signals() -> SigSet {
-    [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGALRM].into_iter().collect()
+    [
+        Signal::SIGCHLD,
+        Signal::SIGTERM,
+        Signal::SIGINT,
+        Signal::SIGHUP,
+        Signal::SIGALRM,
+    ]
+    .into_iter()
+    .collect()
 }
 
-/// Starts the server and passes on the only descriptor of the socket, which is closed when the server exits.
+/// Starts the server and passes on the only descriptor of the socket, which is closed when the
+/// server exits.
 fn start_server(socket: Stdio) -> anyhow::Result<Pid> {
     let mut server = this_program::command();
     server
-        .args(config::arguments_with(&["--supervisor", &getpid().to_string()]))
+        .args(config::arguments_with(&[
+            "--supervisor",
+            &getpid().to_string(),
+        ]))
         .stdout(socket)
         .envs(environment::for_the_server());
     let child = server.spawn().context("cannot start the server")?;
-    Ok(Pid::from_raw(i32::try_from(child.id()).context("cannot read the server's pid")?))
+    Ok(Pid::from_raw(
+        i32::try_from(child.id()).context("cannot read the server's pid")?,
+    ))
 }
 
 /// Waits for the exit of the server and returns its exit code.
@@ -87,8 +105,8 @@ fn wait_for_exit(server: Pid, signals: SigSet) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Kills the processes that the server has left. They are children of the supervisor, or become its children when their
-/// parents have exited.
+/// Kills the processes that the server has left. They are children of the supervisor, or become its
+/// children when their parents have exited.
 fn kill_remaining(signals: SigSet) -> anyhow::Result<()> {
     alarm::set(KILL_TIMEOUT_SECS);
     loop {
@@ -96,8 +114,14 @@ fn kill_remaining(signals: SigSet) -> anyhow::Result<()> {
         if remaining.is_empty() {
             return Ok(());
         }
-        remaining.into_iter().for_each(|child| send(Pid::from_raw(child), Signal::SIGKILL));
-        if signals.wait().context("cannot wait for the remaining processes")? == Signal::SIGALRM {
+        remaining
+            .into_iter()
+            .for_each(|child| send(Pid::from_raw(child), Signal::SIGKILL));
+        if signals
+            .wait()
+            .context("cannot wait for the remaining processes")?
+            == Signal::SIGALRM
+        {
             return Ok(());
         }
         reap(None);
@@ -114,7 +138,9 @@ fn reap(server: Option<Pid>) -> Option<ExitCode> {
             }
             Ok(WaitStatus::Signaled(pid, signal, _)) if Some(pid) == server => {
                 eprintln!("action-server: the server was terminated by {signal}");
-                code = Some(ExitCode::from(u8::try_from(128 + signal as i32).unwrap_or(u8::MAX)));
+                code = Some(ExitCode::from(
+                    u8::try_from(128 + signal as i32).unwrap_or(u8::MAX),
+                ));
             }
             Ok(WaitStatus::StillAlive) => return code,
             Ok(_) | Err(Errno::EINTR) => {}

@@ -1,8 +1,9 @@
-//! The server inside a sandbox: runs commands, reads and edits files, and serves one host over HTTP.
+//! The server inside a sandbox: runs commands, reads and edits files, and serves one host over
+//! HTTP.
 //!
-//! One static binary with four commands: `serve` (a supervisor and the server as its child), `serve --detach` (starts both
-//! and returns), `v0` (the same with the API of OpenHands V0) and `dial` (connects standard input and output to the server's
-//! socket).
+//! One static binary with four commands: `serve` (a supervisor and the server as its child), `serve
+//! --detach` (starts both and returns), `v0` (the same with the API of OpenHands V0) and `dial`
+//! (connects standard input and output to the server's socket).
 
 mod activity;
 mod api;
@@ -52,7 +53,9 @@ pub fn main() -> ExitCode {
         ProgramCommand::Serve(ProcessRole::Launcher, config) => detach::run(&config),
         ProgramCommand::LaunchV0(config) => v0::launch::run(&config),
         ProgramCommand::Serve(ProcessRole::Supervisor, config) => init::run(&config),
-        ProgramCommand::Serve(ProcessRole::Server { supervisor }, config) => server::run(config, supervisor),
+        ProgramCommand::Serve(ProcessRole::Server { supervisor }, config) => {
+            server::run(config, supervisor)
+        }
         ProgramCommand::Dial { socket, server } => dial::run(&socket, server),
     };
     result.unwrap_or_else(|error| {

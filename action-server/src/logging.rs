@@ -1,4 +1,5 @@
-//! Logs to standard error. The key and contents are never logged: of a request only method, path, status and duration.
+//! Logs to standard error. The key and contents are never logged: of a request only method, path,
+//! status and duration.
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -10,12 +11,14 @@ use crate::config::LogFormat;
 /// Installs the logger. The filter is the one of the command line, or `RUST_LOG`, or `warn`.
 pub(crate) fn start(filter: Option<Targets>, format: LogFormat) {
     // An invalid `RUST_LOG` is ignored: it may be meant for another program.
-    let filter =
-        filter.or_else(from_environment).unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    let filter = filter
+        .or_else(from_environment)
+        .unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
     let lines = fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(false)
-        // Drops a line that cannot be written. The default would report the failure to standard error, which has failed.
+        // Drops a line that cannot be written. The default would report the failure to standard
+        // error, which has failed.
         .log_internal_errors(false);
     let lines = match format {
         LogFormat::Text => lines.boxed(),

@@ -1,4 +1,5 @@
-//! The shells by session name. A shell is started on first use and lives until its session or the server ends.
+//! The shells by session name. A shell is started on first use and lives until its session or the
+//! server ends.
 //!
 //! A plain mutex guards the names; it is never held across an await.
 
@@ -33,11 +34,21 @@ struct OpenSession {
 }
 
 impl Sessions {
-    /// Starts the default session, so that the first command does not wait for it. Must be called in a runtime.
+    /// Starts the default session, so that the first command does not wait for it. Must be called
+    /// in a runtime.
     pub(crate) fn start(config: ShellConfig) -> Self {
         let shell = Shell::start(config.clone());
-        let open = BTreeMap::from([(SessionName::default(), OpenSession { shell, is_used: false })]);
-        Self { config: Arc::new(config), open: Arc::new(Mutex::new(open)) }
+        let open = BTreeMap::from([(
+            SessionName::default(),
+            OpenSession {
+                shell,
+                is_used: false,
+            },
+        )]);
+        Self {
+            config: Arc::new(config),
+            open: Arc::new(Mutex::new(open)),
+        }
     }
 
     /// Returns the shell of the session for running a command. Starts it if necessary.
@@ -51,16 +62,31 @@ impl Sessions {
             return Err(TooManySessions);
         }
         let shell = Shell::start(self.config.as_ref().clone());
-        open.insert(name.clone(), OpenSession { shell: shell.clone(), is_used: true });
+        open.insert(
+            name.clone(),
+            OpenSession {
+                shell: shell.clone(),
+                is_used: true,
+            },
+        );
         Ok(shell)
     }
 
-    /// Restarts the shells of sessions that have not run any command, after the environment has changed.
+    /// Restarts the shells of sessions that have not run any command, after the environment has
+    /// changed.
     pub(crate) async fn restart_unused(&self) {
         let restart = |opened: &mut OpenSession| {
-            std::mem::replace(&mut opened.shell, Shell::start(self.config.as_ref().clone()))
+            std::mem::replace(
+                &mut opened.shell,
+                Shell::start(self.config.as_ref().clone()),
+            )
         };
-        let old: Vec<_> = self.open().values_mut().filter(|opened| !opened.is_used).map(restart).collect();
+        let old: Vec<_> = self
+            .open()
+            .values_mut()
+            .filter(|opened| !opened.is_used)
+            .map(restart)
+            .collect();
         // They run nothing, so they end immediately.
         for shell in old {
             shell.shut_down().await;
@@ -70,7 +96,10 @@ impl Sessions {
     /// Returns the working directory of a session, or the one that a new session would start in.
     pub(crate) fn working_dir(&self, name: &SessionName) -> PathBuf {
         let open = self.open();
-        open.get(name).map_or_else(|| self.config.working_dir.clone(), |opened| opened.shell.working_dir())
+        open.get(name).map_or_else(
+            || self.config.working_dir.clone(),
+            |opened| opened.shell.working_dir(),
+        )
     }
 
     /// Lists the open sessions, sorted by name.
@@ -84,8 +113,8 @@ impl Sessions {
         open.iter().map(info).collect()
     }
 
-    /// Kills all processes of a session, within a second, and removes it. Its action completes with an observation. Returns
-    /// `false` if there is no such session.
+    /// Kills all processes of a session, within a second, and removes it. Its action completes with
+    /// an observation. Returns `false` if there is no such session.
     pub(crate) async fn end(&self, name: &SessionName) -> bool {
         let opened = self.open().remove(name);
         match opened {

@@ -1,7 +1,8 @@
 //! The interactive terminals: each is a task that copies frames between a stream and a shell.
 //!
-//! A terminal ends when its program exits, which is reported in the last frame, or when its stream is closed, which kills
-//! the whole process tree. All end at the latest with [`Terminals::shut_down`].
+//! A terminal ends when its program exits, which is reported in the last frame, or when its stream
+//! is closed, which kills the whole process tree. All end at the latest with
+//! [`Terminals::shut_down`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -10,7 +11,9 @@ use std::sync::Arc;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use protocol::sandbox_api::{ExitReason, FrameDecoder, TerminalInput, TerminalOutput, TerminalQuery};
+use protocol::sandbox_api::{
+    ExitReason, FrameDecoder, TerminalInput, TerminalOutput, TerminalQuery,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -23,12 +26,12 @@ use crate::shell::{MAX_TERMINALS, Terminal, TerminalError, TerminalProgram, Term
 /// Maximum output of one frame.
 const FRAME_BYTES: usize = 16 << 10;
 
-/// Maximum number of reads after the program has exited. More than a terminal buffers, but bounded in case a background job
-/// writes continuously.
+/// Maximum number of reads after the program has exited. More than a terminal buffers, but bounded
+/// in case a background job writes continuously.
 const MAX_FINAL_READS: u32 = 64;
 
-/// Maximum input that the program has not read yet. The stream is read even if the program does not read, because only a
-/// read detects that it was closed.
+/// Maximum input that the program has not read yet. The stream is read even if the program does not
+/// read, because only a read detects that it was closed.
 const MAX_PENDING_INPUT_BYTES: usize = 1 << 20;
 
 /// The open terminals of the server. Clones share them.
@@ -58,9 +61,13 @@ impl Terminals {
         working_dir: &Path,
         upgrade: OnUpgrade,
     ) -> Result<(), TerminalError> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| TerminalError::TooMany)?;
-        let Terminal { screen, mut program } =
-            Terminal::start(query, &self.environment.current(), working_dir)?;
+        let permit = Arc::clone(&self.permits)
+            .try_acquire_owned()
+            .map_err(|_| TerminalError::TooMany)?;
+        let Terminal {
+            screen,
+            mut program,
+        } = Terminal::start(query, &self.environment.current(), working_dir)?;
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             let copied = async {
@@ -126,7 +133,9 @@ async fn copy_output(
         frame.clear();
         let encoded = match exit.take_if(|_| is_last) {
             Some(exit) => TerminalOutput::Exit(Box::new(exit)).encode(&mut frame),
-            None => TerminalOutput::encode_output(buffer.get(..count).unwrap_or_default(), &mut frame),
+            None => {
+                TerminalOutput::encode_output(buffer.get(..count).unwrap_or_default(), &mut frame)
+            }
         };
         encoded.map_err(io::Error::other)?;
         to.write_all(&frame).await?;

@@ -1,7 +1,8 @@
 //! Child processes that never outlive this program.
 //!
-//! Each runs in its own process group with stdin closed. ^C in the terminal therefore reaches only this program, which
-//! terminates the groups in the required order. Their stdout goes to our stderr, because our stdout is the report.
+//! Each runs in its own process group with stdin closed. ^C in the terminal therefore reaches only
+//! this program, which terminates the groups in the required order. Their stdout goes to our
+//! stderr, because our stdout is the report.
 
 use std::io::{Read, stderr};
 use std::os::unix::process::CommandExt as _;
@@ -18,8 +19,8 @@ use crate::interrupt;
 /// Interval between two checks while waiting for a process.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time between SIGTERM and SIGKILL. Longer than the ten seconds that nextest grants its tests: killed earlier, nextest
-/// would leave them running.
+/// Time between SIGTERM and SIGKILL. Longer than the ten seconds that nextest grants its tests:
+/// killed earlier, nextest would leave them running.
 const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(15);
 
 /// Runs `command` to completion with its stdout redirected to our stderr.
@@ -32,7 +33,8 @@ pub(crate) fn stream(command: &mut Command, operation: &str) -> Result<()> {
 pub(crate) fn pass_through(command: &mut Command, operation: &str) -> Result<()> {
     interrupt::check()?;
     let mut child = spawn(command, operation)?;
-    let status = wait(&mut child, &StopCondition::Interrupted).with_context(|| operation.to_owned())?;
+    let status =
+        wait(&mut child, &StopCondition::Interrupted).with_context(|| operation.to_owned())?;
     succeeded(status, operation, "")
 }
 
@@ -42,13 +44,17 @@ pub(crate) fn capture(command: &mut Command, operation: &str) -> Result<String> 
     collect(command, operation, StopCondition::Interrupted)
 }
 
-/// Runs `command` to completion and returns its exit status and stdout. For a program that reports findings on stdout and
-/// exits with an error code. Its stderr is inherited.
-pub(crate) fn capture_with_status(command: &mut Command, operation: &str) -> Result<(ExitStatus, String)> {
+/// Runs `command` to completion and returns its exit status and stdout. For a program that reports
+/// findings on stdout and exits with an error code. Its stderr is inherited.
+pub(crate) fn capture_with_status(
+    command: &mut Command,
+    operation: &str,
+) -> Result<(ExitStatus, String)> {
     interrupt::check()?;
     let mut child = spawn(command.stdout(Stdio::piped()), operation)?;
     let out = read_in_background(child.stdout.take());
-    let status = wait(&mut child, &StopCondition::Interrupted).with_context(|| operation.to_owned())?;
+    let status =
+        wait(&mut child, &StopCondition::Interrupted).with_context(|| operation.to_owned())?;
     Ok((status, into_text(out)))
 }
 
@@ -58,14 +64,20 @@ pub(crate) fn capture_with_timeout(
     operation: &str,
     timeout: Duration,
 ) -> Result<String> {
-    collect(command, operation, StopCondition::Instant(Instant::now() + timeout))
+    collect(
+        command,
+        operation,
+        StopCondition::Instant(Instant::now() + timeout),
+    )
 }
 
 /// Starts `command` in its own process group. The caller ends it with `terminate`.
 pub(crate) fn spawn(command: &mut Command, operation: &str) -> Result<Child> {
     command.stdin(Stdio::null()).process_group(0);
     let program = command.get_program().to_owned();
-    command.spawn().with_context(|| format!("{operation}: cannot start {}", program.display()))
+    command
+        .spawn()
+        .with_context(|| format!("{operation}: cannot start {}", program.display()))
 }
 
 /// Terminates a child and its process group, and kills them after the grace period.
@@ -137,7 +149,9 @@ fn wait(child: &mut Child, until: &StopCondition) -> Result<ExitStatus> {
 }
 
 fn signal_group(child: &Child, signal: Signal) {
-    let Ok(group) = i32::try_from(child.id()) else { return };
+    let Ok(group) = i32::try_from(child.id()) else {
+        return;
+    };
     // Fails only if the group has already exited.
     let _ = killpg(Pid::from_raw(group), signal);
 }
@@ -162,7 +176,10 @@ mod tests {
 
     #[test]
     fn captured_output_is_stdout() {
-        assert_eq!(capture(&mut shell("echo out; echo err >&2"), "echoing").unwrap(), "out\n");
+        assert_eq!(
+            capture(&mut shell("echo out; echo err >&2"), "echoing").unwrap(),
+            "out\n"
+        );
     }
 
     #[test]
@@ -173,14 +190,16 @@ mod tests {
 
     #[test]
     fn status_and_stdout_are_returned_when_program_fails() {
-        let (status, found) = capture_with_status(&mut shell("echo a fault; exit 1"), "judging").unwrap();
+        let (status, found) =
+            capture_with_status(&mut shell("echo a fault; exit 1"), "judging").unwrap();
         assert_eq!((status.code(), found.as_str()), (Some(1), "a fault\n"));
     }
 
     #[test]
     fn program_and_its_children_are_terminated_on_timeout() {
         let error =
-            capture_with_timeout(&mut shell("sleep 60 & sleep 60"), "waiting", Duration::ZERO).unwrap_err();
+            capture_with_timeout(&mut shell("sleep 60 & sleep 60"), "waiting", Duration::ZERO)
+                .unwrap_err();
         assert_eq!(format!("{error:#}"), "waiting: timed out");
     }
 }

@@ -1,7 +1,8 @@
-//! Step `cycles`: how many modules of each crate use each other, directly or through others. The numbers may only fall.
+//! Step `cycles`: how many modules of each crate use each other, directly or through others. The
+//! numbers may only fall.
 //!
-//! A module is a file, without its tests. It uses what its `use` declarations name; paths in expressions are not counted. A parent
-//! that exports an item of a child uses the child.
+//! A module is a file, without its tests. It uses what its `use` declarations name; paths in
+//! expressions are not counted. A parent that exports an item of a child uses the child.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,31 +28,127 @@ struct Cycles {
 
 /// Cycles of each crate that has any. A change that removes some lowers its numbers here.
 const CEILINGS: &[(&str, Cycles)] = &[
-    ("protocol", Cycles { files: 12, largest: 6 }),
-    ("action-server", Cycles { files: 49, largest: 20 }),
-    ("orchestrator", Cycles { files: 62, largest: 19 }),
-    ("accounts", Cycles { files: 5, largest: 5 }),
-    ("browser", Cycles { files: 2, largest: 2 }),
-    ("engine", Cycles { files: 73, largest: 48 }),
-    ("conversations", Cycles { files: 16, largest: 14 }),
-    ("git_providers", Cycles { files: 3, largest: 3 }),
-    ("llm", Cycles { files: 27, largest: 19 }),
-    ("mcp", Cycles { files: 2, largest: 2 }),
-    ("sandbox", Cycles { files: 53, largest: 37 }),
-    ("server", Cycles { files: 61, largest: 61 }),
-    ("storage", Cycles { files: 15, largest: 5 }),
-    ("tests", Cycles { files: 2, largest: 2 }),
-    ("ci", Cycles { files: 25, largest: 25 }),
+    (
+        "protocol",
+        Cycles {
+            files: 12,
+            largest: 6,
+        },
+    ),
+    (
+        "action-server",
+        Cycles {
+            files: 49,
+            largest: 20,
+        },
+    ),
+    (
+        "orchestrator",
+        Cycles {
+            files: 62,
+            largest: 19,
+        },
+    ),
+    (
+        "accounts",
+        Cycles {
+            files: 5,
+            largest: 5,
+        },
+    ),
+    (
+        "browser",
+        Cycles {
+            files: 2,
+            largest: 2,
+        },
+    ),
+    (
+        "engine",
+        Cycles {
+            files: 73,
+            largest: 48,
+        },
+    ),
+    (
+        "conversations",
+        Cycles {
+            files: 16,
+            largest: 14,
+        },
+    ),
+    (
+        "git_providers",
+        Cycles {
+            files: 3,
+            largest: 3,
+        },
+    ),
+    (
+        "llm",
+        Cycles {
+            files: 27,
+            largest: 19,
+        },
+    ),
+    (
+        "mcp",
+        Cycles {
+            files: 2,
+            largest: 2,
+        },
+    ),
+    (
+        "sandbox",
+        Cycles {
+            files: 53,
+            largest: 37,
+        },
+    ),
+    (
+        "server",
+        Cycles {
+            files: 61,
+            largest: 61,
+        },
+    ),
+    (
+        "storage",
+        Cycles {
+            files: 15,
+            largest: 5,
+        },
+    ),
+    (
+        "tests",
+        Cycles {
+            files: 2,
+            largest: 2,
+        },
+    ),
+    (
+        "ci",
+        Cycles {
+            files: 25,
+            largest: 25,
+        },
+    ),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();
-    let metadata =
-        CargoMetadata::read(cargo.args(["metadata", "--no-deps"]), "reading the targets of our crates")?;
+    let metadata = CargoMetadata::read(
+        cargo.args(["metadata", "--no-deps"]),
+        "reading the targets of our crates",
+    )?;
     let (mut faults, mut files, mut largest) = (Vec::new(), 0, 0);
     for package in metadata.members() {
         let mut cycles = Vec::new();
-        for target in package.targets.iter().filter(|target| target.is_program_or_library()) {
+        for target in package
+            .targets
+            .iter()
+            .filter(|target| target.is_program_or_library())
+        {
             cycles.extend(cycles_of(target)?);
         }
         let found = Cycles {
@@ -59,9 +156,17 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
             largest: cycles.iter().map(Vec::len).max().unwrap_or(0),
         };
         let ceiling = CEILINGS.iter().find(|(name, _)| *name == package.name);
-        let ceiling = ceiling.map_or(Cycles { files: 0, largest: 0 }, |(_, ceiling)| *ceiling);
+        let ceiling = ceiling.map_or(
+            Cycles {
+                files: 0,
+                largest: 0,
+            },
+            |(_, ceiling)| *ceiling,
+        );
         if found != ceiling {
-            cycles.iter().for_each(|cycle| report::note(&format!("{}: {}", package.name, cycle.join(", "))));
+            cycles
+                .iter()
+                .for_each(|cycle| report::note(&format!("{}: {}", package.name, cycle.join(", "))));
             faults.push(fault(&package.name, found, ceiling));
         }
         files += found.files;
@@ -70,7 +175,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     if !faults.is_empty() {
         bail!("{}", faults.join("; "));
     }
-    Ok(vec![format!("{files} files are in cycles, {largest} in the largest")])
+    Ok(vec![format!(
+        "{files} files are in cycles, {largest} in the largest"
+    )])
 }
 
 fn fault(package: &str, found: Cycles, ceiling: Cycles) -> String {
@@ -89,9 +196,17 @@ fn fault(package: &str, found: Cycles, ceiling: Cycles) -> String {
 fn cycles_of(target: &Target) -> Result<Vec<Vec<String>>> {
     let mut modules = Modules::default();
     modules.read(&target.src_path, &target.src_path.with_file_name(""), &[])?;
-    let cycles = tarjan_scc(&modules.graph()).into_iter().filter(|cycle| cycle.len() > 1);
-    let mut cycles: Vec<Vec<String>> =
-        cycles.map(|cycle| cycle.into_iter().map(|index| modules.names[index].clone()).collect()).collect();
+    let cycles = tarjan_scc(&modules.graph())
+        .into_iter()
+        .filter(|cycle| cycle.len() > 1);
+    let mut cycles: Vec<Vec<String>> = cycles
+        .map(|cycle| {
+            cycle
+                .into_iter()
+                .map(|index| modules.names[index].clone())
+                .collect()
+        })
+        .collect();
     cycles.iter_mut().for_each(|cycle| cycle.sort());
     cycles.sort();
     Ok(cycles)
@@ -111,15 +226,26 @@ struct Modules {
 impl Modules {
     /// Reads a file and the files of its child modules, which are in `folder`.
     fn read(&mut self, file: &Path, folder: &Path, module: &[String]) -> Result<()> {
-        let text =
-            std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        let parsed = syn::parse_file(&text).with_context(|| format!("cannot parse {}", file.display()))?;
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        let parsed =
+            syn::parse_file(&text).with_context(|| format!("cannot parse {}", file.display()))?;
         let index = self.names.len();
-        self.names.push(if module.is_empty() { "the root".to_owned() } else { module.join("::") });
+        self.names.push(if module.is_empty() {
+            "the root".to_owned()
+        } else {
+            module.join("::")
+        });
         self.read_items(&parsed.items, index, folder, module)
     }
 
-    fn read_items(&mut self, items: &[Item], file: usize, folder: &Path, module: &[String]) -> Result<()> {
+    fn read_items(
+        &mut self,
+        items: &[Item],
+        file: usize,
+        folder: &Path,
+        module: &[String],
+    ) -> Result<()> {
         self.files.insert(module.to_vec(), file);
         for item in items {
             match item {
@@ -133,7 +259,10 @@ impl Modules {
                     match &child.content {
                         Some((_, items)) => self.read_items(items, file, &below, &path)?,
                         // A file that several crates share.
-                        None if child.attrs.iter().any(|attribute| attribute.path().is_ident("path")) => {}
+                        None if child
+                            .attrs
+                            .iter()
+                            .any(|attribute| attribute.path().is_ident("path")) => {}
                         None if below.with_extension("rs").exists() => {
                             self.read(&below.with_extension("rs"), &below, &path)?;
                         }
@@ -155,7 +284,10 @@ impl Modules {
                 return;
             }
             UseTree::Group(group) => {
-                group.items.iter().for_each(|tree| self.add_uses(module, prefix, tree));
+                group
+                    .items
+                    .iter()
+                    .for_each(|tree| self.add_uses(module, prefix, tree));
                 return;
             }
             UseTree::Name(name) => Some(name.ident.to_string()),
@@ -210,7 +342,9 @@ impl Modules {
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     let is_test = |attribute: &Attribute| {
         attribute.path().is_ident("cfg")
-            && attribute.parse_args::<syn::Ident>().is_ok_and(|name| name == "test")
+            && attribute
+                .parse_args::<syn::Ident>()
+                .is_ok_and(|name| name == "test")
     };
     attributes.iter().any(is_test)
 }
@@ -230,7 +364,11 @@ mod tests {
             std::fs::write(file, text).unwrap();
         }
         let src_path: PathBuf = folder.path().join(files[0].0);
-        cycles_of(&Target { kind: vec!["lib".to_owned()], src_path }).unwrap()
+        cycles_of(&Target {
+            kind: vec!["lib".to_owned()],
+            src_path,
+        })
+        .unwrap()
     }
 
     #[test]
@@ -245,12 +383,18 @@ mod tests {
                 "b/deep.rs",
                 "use crate::{c::C, a::inner::Inner}; mod within { use super::super::super::a::A; }",
             ),
-            ("c.rs", "#[cfg(test)] mod tests; #[cfg(test)] use crate::a::A; use serde::Serialize;"),
+            (
+                "c.rs",
+                "#[cfg(test)] mod tests; #[cfg(test)] use crate::a::A; use serde::Serialize;",
+            ),
         ]);
         assert_eq!(found, [["a", "b", "b::deep"]]);
         let found = cycles(&[("main.rs", "mod a; fn f() {}"), ("a.rs", "use super::f;")]);
         assert_eq!(found, Vec::<Vec<String>>::new());
-        let found = cycles(&[("main.rs", "mod a; use a::*; fn f() {}"), ("a.rs", "use super::f;")]);
+        let found = cycles(&[
+            ("main.rs", "mod a; use a::*; fn f() {}"),
+            ("a.rs", "use super::f;"),
+        ]);
         assert_eq!(found, [["a", "the root"]]);
     }
 

@@ -1,4 +1,5 @@
-//! What the steps download: images, and packages from npm and PyPI. A full run fetches it while the first steps compile.
+//! What the steps download: images, and packages from npm and PyPI. A full run fetches it while the
+//! first steps compile.
 
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
@@ -7,7 +8,8 @@ use crate::engine;
 use crate::schema;
 use crate::test;
 
-/// A thread that fills the cache. It reports no errors: the step that needs a part tries again, and reports its error.
+/// A thread that fills the cache. It reports no errors: the step that needs a part tries again, and
+/// reports its error.
 #[derive(Default)]
 pub(crate) struct Downloads(Option<JoinHandle<()>>);
 

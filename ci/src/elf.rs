@@ -16,7 +16,9 @@ pub(crate) fn has_interpreter(file: &[u8]) -> Result<bool> {
     let size = usize::from(u16::from_le_bytes(field(file, 0x36)?));
     let count = usize::from(u16::from_le_bytes(field(file, 0x38)?));
     for index in 0..count {
-        let header = table.checked_add(index * size).context("program headers beyond any file")?;
+        let header = table
+            .checked_add(index * size)
+            .context("program headers beyond any file")?;
         if u32::from_le_bytes(field(file, header)?) == PT_INTERP {
             return Ok(true);
         }
@@ -26,7 +28,9 @@ pub(crate) fn has_interpreter(file: &[u8]) -> Result<bool> {
 
 fn field<const N: usize>(file: &[u8], at: usize) -> Result<[u8; N]> {
     let bytes = file.get(at..).and_then(|rest| rest.first_chunk::<N>());
-    bytes.copied().with_context(|| format!("the file ends before byte {at}"))
+    bytes
+        .copied()
+        .with_context(|| format!("the file ends before byte {at}"))
 }
 
 #[cfg(test)]

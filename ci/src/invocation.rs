@@ -78,13 +78,19 @@ mod tests {
 
     #[test]
     fn all_steps_run_when_none_is_named() {
-        let expected = Invocation::Checks { steps: Step::FULL_RUN.to_vec(), style: Style::Json };
+        let expected = Invocation::Checks {
+            steps: Step::FULL_RUN.to_vec(),
+            style: Style::Json,
+        };
         assert_eq!(parse("--json").unwrap(), expected);
     }
 
     #[test]
     fn steps_run_in_the_given_order() {
-        let expected = Invocation::Checks { steps: vec![Step::Test, Step::Format], style: Style::Lines };
+        let expected = Invocation::Checks {
+            steps: vec![Step::Test, Step::Format],
+            style: Style::Lines,
+        };
         assert_eq!(parse("test format").unwrap(), expected);
     }
 
@@ -95,13 +101,20 @@ mod tests {
 
     #[test]
     fn engine_accepts_a_folder() {
-        assert_eq!(parse("engine --folder f").unwrap(), Invocation::Engine { folder: Some("f".into()) });
+        assert_eq!(
+            parse("engine --folder f").unwrap(),
+            Invocation::Engine {
+                folder: Some("f".into())
+            }
+        );
         assert!(parse("engine --folder").is_err());
     }
 
     #[test]
     fn benchmarks_receive_the_remaining_arguments() {
-        let expected = Invocation::Bench { arguments: vec!["place".to_owned(), "--json".to_owned()] };
+        let expected = Invocation::Bench {
+            arguments: vec!["place".to_owned(), "--json".to_owned()],
+        };
         assert_eq!(parse("bench -- place --json").unwrap(), expected);
         assert_eq!(parse("--json bench place").unwrap(), expected);
     }

@@ -24,7 +24,17 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("embedded-server", &[]),
     ("storage", &["accounts", "engine", "protocol", "tls"]),
     ("conversations", &["engine", "protocol"]),
-    ("server", &["accounts", "conversations", "engine", "git_providers", "protocol", "tls"]),
+    (
+        "server",
+        &[
+            "accounts",
+            "conversations",
+            "engine",
+            "git_providers",
+            "protocol",
+            "tls",
+        ],
+    ),
     (
         "orchestrator",
         &[
@@ -67,8 +77,10 @@ const TESTS: &str = "tests";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let mut cargo = workspace.cargo();
-    let metadata =
-        CargoMetadata::read(cargo.args(["metadata", "--no-deps"]), "reading our crates' dependencies")?;
+    let metadata = CargoMetadata::read(
+        cargo.args(["metadata", "--no-deps"]),
+        "reading our crates' dependencies",
+    )?;
     let members: Vec<&Package> = metadata.members().collect();
     let faults = faults(&members);
     if faults.is_empty() {
@@ -79,7 +91,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 }
 
 fn faults(members: &[&Package]) -> Vec<String> {
-    members.iter().flat_map(|package| faults_of(package, members)).collect()
+    members
+        .iter()
+        .flat_map(|package| faults_of(package, members))
+        .collect()
 }
 
 fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
@@ -87,8 +102,10 @@ fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
     let Some((_, allowed)) = ALLOWED_DEPENDENCIES.iter().find(|(name, _)| *name == from) else {
         return vec![format!("{from} is not in the table of ci/src/layering.rs")];
     };
-    let ours =
-        package.dependencies.iter().filter(|edge| members.iter().any(|member| member.name == edge.name));
+    let ours = package
+        .dependencies
+        .iter()
+        .filter(|edge| members.iter().any(|member| member.name == edge.name));
     let mut faults = Vec::new();
     for edge in ours {
         let to = edge.name.as_str();
@@ -97,9 +114,12 @@ fn faults_of(package: &Package, members: &[&Package]) -> Vec<String> {
         if !allowed.contains(&to) && !is_itself {
             faults.push(format!("{from} must not depend on {to}"));
         }
-        let enables_fakes = to == "engine" && edge.features.iter().any(|feature| feature == "testing");
+        let enables_fakes =
+            to == "engine" && edge.features.iter().any(|feature| feature == "testing");
         if enables_fakes && from != TESTS && edge.kind != Some(DependencyKind::Dev) {
-            faults.push(format!("{from} enables engine's `testing` outside its dev-dependencies"));
+            faults.push(format!(
+                "{from} enables engine's `testing` outside its dev-dependencies"
+            ));
         }
     }
     faults
@@ -139,25 +159,41 @@ mod tests {
 
     #[test]
     fn designed_edges_and_external_crates_pass() {
-        assert!(faults_with("llm", &json!([edge("engine"), edge("protocol"), edge("serde")])).is_empty());
+        assert!(
+            faults_with(
+                "llm",
+                &json!([edge("engine"), edge("protocol"), edge("serde")])
+            )
+            .is_empty()
+        );
     }
 
     #[test]
     fn edge_between_adapters_is_a_fault() {
-        assert_eq!(faults_with("llm", &json!([edge("storage")])), ["llm must not depend on storage"]);
+        assert_eq!(
+            faults_with("llm", &json!([edge("storage")])),
+            ["llm must not depend on storage"]
+        );
     }
 
     #[test]
     fn dev_and_build_dependencies_are_checked() {
         let dev = json!([{ "name": "llm", "kind": "dev", "features": [] }]);
-        assert_eq!(faults_with("engine", &dev), ["engine must not depend on llm"]);
+        assert_eq!(
+            faults_with("engine", &dev),
+            ["engine must not depend on llm"]
+        );
         let build = json!([{ "name": "engine", "kind": "build", "features": [] }]);
-        assert_eq!(faults_with("protocol", &build), ["protocol must not depend on engine"]);
+        assert_eq!(
+            faults_with("protocol", &build),
+            ["protocol must not depend on engine"]
+        );
     }
 
     #[test]
     fn fakes_are_allowed_only_in_dev_dependencies() {
-        let fakes = |kind: Value| json!([{ "name": "engine", "kind": kind, "features": ["testing"] }]);
+        let fakes =
+            |kind: Value| json!([{ "name": "engine", "kind": kind, "features": ["testing"] }]);
         assert!(faults_with("storage", &fakes(json!("dev"))).is_empty());
         assert_eq!(
             faults_with("storage", &fakes(Value::Null)),
@@ -173,12 +209,18 @@ mod tests {
 
     #[test]
     fn crate_without_a_table_entry_is_a_fault() {
-        assert_eq!(faults_with("helpers", &json!([])), ["helpers is not in the table of ci/src/layering.rs"]);
+        assert_eq!(
+            faults_with("helpers", &json!([])),
+            ["helpers is not in the table of ci/src/layering.rs"]
+        );
     }
 
     #[test]
     fn no_adapter_may_depend_on_another() {
-        for (name, allowed) in ALLOWED_DEPENDENCIES.iter().filter(|(name, _)| ADAPTERS.contains(name)) {
+        for (name, allowed) in ALLOWED_DEPENDENCIES
+            .iter()
+            .filter(|(name, _)| ADAPTERS.contains(name))
+        {
             assert!(allowed.iter().all(|to| !ADAPTERS.contains(to)), "{name}");
         }
     }

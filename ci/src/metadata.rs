@@ -1,4 +1,5 @@
-//! Packages and their declared dependencies from `cargo metadata`. Only the fields that a check reads.
+//! Packages and their declared dependencies from `cargo metadata`. Only the fields that a check
+//! reads.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -66,6 +67,8 @@ impl CargoMetadata {
 
     /// Returns the packages of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
-        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+        self.packages
+            .iter()
+            .filter(|package| self.workspace_members.contains(&package.id))
     }
 }

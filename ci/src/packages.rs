@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result};
 use crate::command;
 use crate::scratch::ScratchFolder;
 
-/// Returns the folder `name` of the cache with the packages of `list`. Calls `install` with an empty folder unless an earlier run
-/// has installed the same list for the same version of Python.
+/// Returns the folder `name` of the cache with the packages of `list`. Calls `install` with an
+/// empty folder unless an earlier run has installed the same list for the same version of Python.
 pub(crate) fn install_once(
     cache: &Path,
     name: &str,
@@ -32,14 +32,15 @@ pub(crate) fn install_once(
     install(&new)?;
     fs::write(marker(&new), list).context("cannot write the list of installed packages")?;
     if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     fs::rename(&new, &folder).with_context(|| format!("cannot move to {}", folder.display()))?;
     Ok(folder)
 }
 
-/// Installs packages, one in each line of `requirements`, for Python's path. Uses only binary packages, because builds would
-/// need more than Python.
+/// Installs packages, one in each line of `requirements`, for Python's path. Uses only binary
+/// packages, because builds would need more than Python.
 pub(crate) fn pip_install(target: &Path, requirements: &str) -> Result<()> {
     let mut pip = pip("install");
     pip.arg("--target").arg(target);
@@ -51,6 +52,14 @@ pub(crate) fn pip_install(target: &Path, requirements: &str) -> Result<()> {
 /// Returns pip with a subcommand and the options of all calls.
 pub(crate) fn pip(subcommand: &str) -> Command {
     let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", subcommand, "--quiet", "--disable-pip-version-check", "--only-binary", ":all:"]);
+    pip.args([
+        "-m",
+        "pip",
+        subcommand,
+        "--quiet",
+        "--disable-pip-version-check",
+        "--only-binary",
+        ":all:",
+    ]);
     pip
 }

@@ -1,5 +1,5 @@
-//! The report on stdout: one line per step and a summary, as text or (`--json`) as one object per line. The output of the
-//! programs that steps run goes to stderr (see `command`).
+//! The report on stdout: one line per step and a summary, as text or (`--json`) as one object per
+//! line. The output of the programs that steps run goes to stderr (see `command`).
 
 use std::io::{Write as _, stderr, stdout};
 use std::process::ExitCode;
@@ -43,11 +43,23 @@ pub(crate) struct StepReport {
 
 impl StepReport {
     pub(crate) fn new(style: Style) -> Self {
-        Self { style, steps: Vec::new() }
+        Self {
+            style,
+            steps: Vec::new(),
+        }
     }
 
-    pub(crate) fn add(&mut self, name: &'static str, result: Result<Notes>, times: StepTimes) -> Result<()> {
-        let step = CompletedStep { name, result, times };
+    pub(crate) fn add(
+        &mut self,
+        name: &'static str,
+        result: Result<Notes>,
+        times: StepTimes,
+    ) -> Result<()> {
+        let step = CompletedStep {
+            name,
+            result,
+            times,
+        };
         print(&match self.style {
             Style::Lines => line(&step),
             Style::Json => object(&step).to_string(),
@@ -69,15 +81,25 @@ impl StepReport {
     }
 
     fn failed(&self) -> Vec<&'static str> {
-        self.steps.iter().filter(|step| step.result.is_err()).map(|step| step.name).collect()
+        self.steps
+            .iter()
+            .filter(|step| step.result.is_err())
+            .map(|step| step.name)
+            .collect()
     }
 
     fn seconds(&self) -> f64 {
-        self.steps.iter().map(|step| step.times.total.as_secs_f64()).sum()
+        self.steps
+            .iter()
+            .map(|step| step.times.total.as_secs_f64())
+            .sum()
     }
 
     fn compile_seconds(&self) -> f64 {
-        self.steps.iter().map(|step| step.times.compiling.as_secs_f64()).sum()
+        self.steps
+            .iter()
+            .map(|step| step.times.compiling.as_secs_f64())
+            .sum()
     }
 
     fn closing_lines(&self, interrupted: bool) -> String {
@@ -129,12 +151,15 @@ fn object(step: &CompletedStep) -> Value {
     });
     match &step.result {
         Ok(notes) => (object["outcome"], object["notes"]) = ("passed".into(), json!(notes)),
-        Err(error) => (object["outcome"], object["error"]) = ("failed".into(), format!("{error:#}").into()),
+        Err(error) => {
+            (object["outcome"], object["error"]) = ("failed".into(), format!("{error:#}").into())
+        }
     }
     object
 }
 
-/// Prints a progress line on stderr. Write errors are ignored: a closed stderr does not fail the run.
+/// Prints a progress line on stderr. Write errors are ignored: a closed stderr does not fail the
+/// run.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(stderr(), "ci: {text}");
 }
@@ -142,18 +167,25 @@ pub(crate) fn note(text: &str) {
 /// Prints the error that ends the program, and returns the exit code.
 pub(crate) fn failure(error: &Error) -> ExitCode {
     note(&format!("{error:#}"));
-    if interrupt::is_requested() { ExitCode::from(INTERRUPTED) } else { ExitCode::FAILURE }
+    if interrupt::is_requested() {
+        ExitCode::from(INTERRUPTED)
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 /// Prints a line on stdout.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut out = stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).context("cannot write to stdout")
+    writeln!(out, "{text}")
+        .and_then(|()| out.flush())
+        .context("cannot write to stdout")
 }
 
 pub(crate) fn help() -> Result<()> {
     let mut text =
-        "usage: cargo ci [STEP…] [--json]\n\nWithout a step, all of them run in this order:\n".to_owned();
+        "usage: cargo ci [STEP…] [--json]\n\nWithout a step, all of them run in this order:\n"
+            .to_owned();
     let line = |step: &Step| format!("  {:<13} {}\n", step.name(), step.description());
     text.extend(Step::FULL_RUN.iter().map(line));
     text += "\nA step that only runs if it is named:\n";
@@ -173,11 +205,18 @@ mod tests {
 
     fn failed_test() -> CompletedStep {
         let error = anyhow!("exit status: 1").context("running the tests");
-        CompletedStep { name: "test", result: Err(error), times: times(1500) }
+        CompletedStep {
+            name: "test",
+            result: Err(error),
+            times: times(1500),
+        }
     }
 
     fn times(milliseconds: u64) -> StepTimes {
-        StepTimes { total: Duration::from_millis(milliseconds), compiling: Duration::from_millis(400) }
+        StepTimes {
+            total: Duration::from_millis(milliseconds),
+            compiling: Duration::from_millis(400),
+        }
     }
 
     #[test]
@@ -191,12 +230,22 @@ mod tests {
     #[test]
     fn summary_contains_failures_and_notes() {
         let result = Ok(vec!["2 MiB".to_owned()]);
-        let budget = CompletedStep { name: "budget", result, times: times(500) };
-        let report = StepReport { style: Style::Lines, steps: vec![budget, failed_test()] };
+        let budget = CompletedStep {
+            name: "budget",
+            result,
+            times: times(500),
+        };
+        let report = StepReport {
+            style: Style::Lines,
+            steps: vec![budget, failed_test()],
+        };
         assert_eq!(
             report.closing_lines(false),
             "\n2 steps in 2.0 s, 0.8 s of them compiling: failed: test\n  budget: 2 MiB"
         );
-        assert_eq!(report.closing_object(false)["summary"]["failed"], json!(["test"]));
+        assert_eq!(
+            report.closing_object(false)["summary"]["failed"],
+            json!(["test"])
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Step `sim`: simulates whole conversations, each determined by its seed, with the same seeds every time.
+//! Step `sim`: simulates whole conversations, each determined by its seed, with the same seeds
+//! every time.
 //!
 //! `orchestrator/llm/tests/simulation` describes the simulation and its laws.
 
@@ -17,7 +18,14 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     let seeds = std::env::var(VARIABLE).unwrap_or_else(|_| DEFAULT_SEED_COUNT.to_string());
     let mut cargo = workspace.cargo();
     workspace.build()?;
-    cargo.args(["test", "--quiet", "--locked", "--workspace", "--test", "simulation"]);
+    cargo.args([
+        "test",
+        "--quiet",
+        "--locked",
+        "--workspace",
+        "--test",
+        "simulation",
+    ]);
     cargo.env(VARIABLE, &seeds);
     command::capture(&mut cargo, "simulating conversations")?;
     Ok(vec![format!("seeds: {seeds}")])

@@ -1,6 +1,7 @@
 //! Part of step `format`: names of tests are short enough to read in a list of results.
 //!
-//! Checks every function, because the suites that run on several implementations are plain functions behind a macro.
+//! Checks every function, because the suites that run on several implementations are plain
+//! functions behind a macro.
 
 use anyhow::{Result, bail};
 
@@ -14,12 +15,17 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     for file in workspace.files()? {
         if file.extension().is_some_and(|extension| extension == "rs") {
             let source = workspace.read(&file)?;
-            faults
-                .extend(long_names(&source).map(|(line, name)| format!("{}:{line}: {name}", file.display())));
+            faults.extend(
+                long_names(&source)
+                    .map(|(line, name)| format!("{}:{line}: {name}", file.display())),
+            );
         }
     }
     if !faults.is_empty() {
-        bail!("function names of more than {MAX_NAME_LENGTH} characters:\n{}", faults.join("\n"));
+        bail!(
+            "function names of more than {MAX_NAME_LENGTH} characters:\n{}",
+            faults.join("\n")
+        );
     }
     Ok(())
 }
@@ -28,7 +34,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
 fn long_names(source: &str) -> impl Iterator<Item = (usize, &str)> {
     source.lines().zip(1..).filter_map(|(line, number)| {
         let (before, after) = line.split_once("fn ")?;
-        let end = after.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(after.len());
+        let end = after
+            .find(|c: char| !c.is_alphanumeric() && c != '_')
+            .unwrap_or(after.len());
         let is_long = end > MAX_NAME_LENGTH && (before.is_empty() || before.ends_with(' '));
         is_long.then(|| (number, &after[..end]))
     })
@@ -42,6 +50,9 @@ mod tests {
     fn long_name_is_found_with_its_line() {
         let (longest, long) = ("a".repeat(MAX_NAME_LENGTH), "b".repeat(MAX_NAME_LENGTH + 1));
         let source = format!("fn {longest}() {{}}\n    async fn {long}(fixture) {{}}\n");
-        assert_eq!(long_names(&source).collect::<Vec<_>>(), [(2, long.as_str())]);
+        assert_eq!(
+            long_names(&source).collect::<Vec<_>>(),
+            [(2, long.as_str())]
+        );
     }
 }

@@ -27,7 +27,10 @@ const SMALL_SERVER: &str = "action-server/action-server";
 impl Workspace {
     pub(crate) fn find() -> Result<Self> {
         let mut cargo = cargo();
-        let metadata = CargoMetadata::read(cargo.args(["metadata", "--no-deps"]), "finding the workspace")?;
+        let metadata = CargoMetadata::read(
+            cargo.args(["metadata", "--no-deps"]),
+            "finding the workspace",
+        )?;
         Ok(Self {
             root: metadata.workspace_root,
             target: metadata.target_directory,
@@ -37,14 +40,18 @@ impl Workspace {
         })
     }
 
-    /// Returns a `cargo` command at the root. Its builds use the size-optimized action server, as releases do.
+    /// Returns a `cargo` command at the root. Its builds use the size-optimized action server, as
+    /// releases do.
     pub(crate) fn cargo(&self) -> Command {
         let mut cargo = cargo();
-        cargo.current_dir(&self.root).env("GLOVEBOX_ACTION_SERVER_PROFILE", "action-server");
+        cargo
+            .current_dir(&self.root)
+            .env("GLOVEBOX_ACTION_SERVER_PROFILE", "action-server");
         cargo
     }
 
-    /// Builds everything that the steps run: programs, tests and benchmarks, with the libraries compiled once for all of them.
+    /// Builds everything that the steps run: programs, tests and benchmarks, with the libraries
+    /// compiled once for all of them.
     pub(crate) fn build(&self) -> Result<()> {
         if self.is_built.get().is_none() {
             self.select_small_server()?;
@@ -60,7 +67,8 @@ impl Workspace {
     pub(crate) fn compile(&self, cargo: &mut Command, operation: &str) -> Result<()> {
         let start = Instant::now();
         let result = command::stream(cargo, operation);
-        self.compile_time.set(self.compile_time.get() + start.elapsed());
+        self.compile_time
+            .set(self.compile_time.get() + start.elapsed());
         result
     }
 
@@ -84,8 +92,8 @@ impl Workspace {
         self.target.join("action-server").join(SMALL_SERVER)
     }
 
-    /// Removes the link of debug builds to an action server if it leads to another one than the small one. The next build then
-    /// restores it.
+    /// Removes the link of debug builds to an action server if it leads to another one than the
+    /// small one. The next build then restores it.
     pub(crate) fn select_small_server(&self) -> Result<()> {
         let link = self.target.join("action-server/current");
         match std::fs::read_link(&link) {
@@ -95,7 +103,8 @@ impl Workspace {
         }
     }
 
-    /// Creates the folder of files that later runs reuse, or waits until it is filled. `cargo clean` removes it.
+    /// Creates the folder of files that later runs reuse, or waits until it is filled. `cargo
+    /// clean` removes it.
     pub(crate) fn cache(&self) -> Result<PathBuf> {
         self.downloads.borrow_mut().finish();
         self.cache_folder()
@@ -103,7 +112,8 @@ impl Workspace {
 
     /// Starts to fill that folder.
     pub(crate) fn start_downloads(&self) -> Result<()> {
-        self.downloads.replace(Downloads::start(self.cache_folder()?));
+        self.downloads
+            .replace(Downloads::start(self.cache_folder()?));
         Ok(())
     }
 
@@ -114,17 +124,26 @@ impl Workspace {
 
     fn cache_folder(&self) -> Result<PathBuf> {
         let folder = self.target.join("ci");
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
         Ok(folder)
     }
 
     /// Returns all existing files that git tracks or does not ignore, relative to the root.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let mut git = Command::new("git");
-        git.current_dir(&self.root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+        git.current_dir(&self.root).args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ]);
         let names = command::capture(&mut git, "listing the repository's files")?;
         let files = names.split_terminator('\0').map(PathBuf::from);
-        Ok(files.filter(|file| self.root.join(file).is_file()).collect())
+        Ok(files
+            .filter(|file| self.root.join(file).is_file())
+            .collect())
     }
 
     pub(crate) fn read(&self, file: &Path) -> Result<String> {
@@ -133,8 +152,8 @@ impl Workspace {
     }
 }
 
-/// Returns a `cargo` command without the package variables of `cargo run`. With them, build scripts that watch these
-/// variables would run again after each build by hand.
+/// Returns a `cargo` command without the package variables of `cargo run`. With them, build scripts
+/// that watch these variables would run again after each build by hand.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {

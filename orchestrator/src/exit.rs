@@ -57,9 +57,15 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         cause.is::<UsageError>()
             || cause.is::<ConfigError>()
             || cause.is::<BlobStoreError>()
-            || cause.downcast_ref::<PostgresOpenError>().is_some_and(PostgresOpenError::is_invalid_address)
-            || cause.downcast_ref::<ConversationsError>().is_some_and(is_bad_request)
-            || cause.downcast_ref::<AccountError>().is_some_and(AccountError::is_bad_request)
+            || cause
+                .downcast_ref::<PostgresOpenError>()
+                .is_some_and(PostgresOpenError::is_invalid_address)
+            || cause
+                .downcast_ref::<ConversationsError>()
+                .is_some_and(is_bad_request)
+            || cause
+                .downcast_ref::<AccountError>()
+                .is_some_and(AccountError::is_bad_request)
     });
     if is_usage { Exit::Usage } else { Exit::Failed }
 }

@@ -13,8 +13,9 @@ use crate::untrusted_folder::{self, NamedPath};
 /// Maximum size of a configuration, policy, secret or list of keys, in bytes.
 pub(crate) const MAX_SETTINGS_LENGTH: usize = 1 << 20;
 
-/// Reads a file that the user named. It may be a device or an anonymous pipe, as of `<(command)`. A FIFO is refused: it may have
-/// no writer, or be created by a program in a sandbox, so that the read would block forever.
+/// Reads a file that the user named. It may be a device or an anonymous pipe, as of `<(command)`. A
+/// FIFO is refused: it may have no writer, or be created by a program in a sandbox, so that the
+/// read would block forever.
 pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = File::from(open(path, flags, Mode::empty())?);
@@ -29,14 +30,15 @@ pub(crate) fn read_named(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     read_bounded(file, max)
 }
 
-/// Reads a regular file at a path that another program may control. Refuses pipes, because the read would wait for a writer.
+/// Reads a regular file at a path that another program may control. Refuses pipes, because the read
+/// would wait for a writer.
 pub(crate) fn read_found(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     read_regular(File::from(open(path, flags, Mode::empty())?), max)
 }
 
-/// Reads a regular file at a path that a conversation's log names. Follows links only where just root can create them: a sandbox
-/// may have put any other there since.
+/// Reads a regular file at a path that a conversation's log names. Follows links only where just
+/// root can create them: a sandbox may have put any other there since.
 pub(crate) fn read_recorded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
     match NamedPath::resolve(path)? {
         NamedPath::Existing { node, .. } => read_bounded(node.open_file()?, max),
@@ -49,7 +51,10 @@ pub(crate) fn read_recorded(path: &Path, max: usize) -> io::Result<Vec<u8>> {
 pub(crate) fn read_beneath(folder: &Path, path: &Path, max: usize) -> io::Result<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = open(folder, flags, Mode::empty())?;
-    read_bounded(untrusted_folder::open_beneath(folder, path)?.open_file()?, max)
+    read_bounded(
+        untrusted_folder::open_beneath(folder, path)?.open_file()?,
+        max,
+    )
 }
 
 /// Reads to the end. Fails if the input exceeds `max` bytes.
@@ -57,7 +62,10 @@ pub(crate) fn read_bounded(input: impl Read, max: usize) -> io::Result<Vec<u8>> 
     let mut bytes = Vec::new();
     input.take(max as u64 + 1).read_to_end(&mut bytes)?;
     match bytes.len() > max {
-        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("longer than {max} bytes"))),
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("longer than {max} bytes"),
+        )),
         false => Ok(bytes),
     }
 }
@@ -92,10 +100,18 @@ mod tests {
     fn endless_file_is_refused_at_the_limit() {
         let error = read_named(Path::new("/dev/zero"), 1000).unwrap_err();
         assert_eq!(error.to_string(), "longer than 1000 bytes");
-        assert_eq!(read_found(Path::new("/dev/zero"), 1000).unwrap_err().to_string(), "not a regular file");
+        assert_eq!(
+            read_found(Path::new("/dev/zero"), 1000)
+                .unwrap_err()
+                .to_string(),
+            "not a regular file"
+        );
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("file"), "12345").unwrap();
-        assert_eq!(read_found(&folder.path().join("file"), 5).unwrap(), b"12345");
+        assert_eq!(
+            read_found(&folder.path().join("file"), 5).unwrap(),
+            b"12345"
+        );
         assert!(read_found(&folder.path().join("file"), 4).is_err());
     }
 
@@ -107,8 +123,14 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&fifo, &link).unwrap();
         for path in [&fifo, &link] {
-            assert_eq!(read_named(path, 10).unwrap_err().to_string(), "not a regular file");
-            assert_eq!(read_found(path, 10).unwrap_err().to_string(), "not a regular file");
+            assert_eq!(
+                read_named(path, 10).unwrap_err().to_string(),
+                "not a regular file"
+            );
+            assert_eq!(
+                read_found(path, 10).unwrap_err().to_string(),
+                "not a regular file"
+            );
         }
         let (reader, mut writer) = io::pipe().unwrap();
         let path = format!("/dev/fd/{}", reader.as_raw_fd());

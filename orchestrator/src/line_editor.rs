@@ -1,6 +1,7 @@
 //! Lines that a user edits at the terminal: cursor keys, history, and the other keys of readline.
 //!
-//! The editor reads keys in raw mode, in which ^C is a key too: it is turned into the signal that it is elsewhere.
+//! The editor reads keys in raw mode, in which ^C is a key too: it is turned into the signal that
+//! it is elsewhere.
 
 use std::io::{self, Write as _};
 
@@ -28,7 +29,8 @@ pub(crate) struct LineEditor {
 impl LineEditor {
     /// `None` if standard input is not the terminal of this program, or its cursor cannot be moved.
     pub(crate) fn open() -> Option<Self> {
-        let is_plain = std::env::var("TERM").is_ok_and(|term| PLAIN_TERMINALS.contains(&term.as_str()));
+        let is_plain =
+            std::env::var("TERM").is_ok_and(|term| PLAIN_TERMINALS.contains(&term.as_str()));
         if is_plain || tcgetpgrp(io::stdin()).is_err() {
             return None;
         }
@@ -36,13 +38,16 @@ impl LineEditor {
         let config = Config::builder().behavior(Behavior::PreferTerm);
         let config = config.max_history_size(MAX_HISTORY).ok()?.build();
         let history = MemHistory::with_config(&config);
-        Some(Self { editor: Editor::with_history(config, history).ok()? })
+        Some(Self {
+            editor: Editor::with_history(config, history).ok()?,
+        })
     }
 
     /// Reads a line. `None` at the end of the input. Blocks.
     ///
     /// # Errors
-    /// [`io::ErrorKind::Interrupted`] after ^C, which has sent its signal. Another error of the terminal.
+    /// [`io::ErrorKind::Interrupted`] after ^C, which has sent its signal. Another error of the
+    /// terminal.
     pub(crate) fn read(&mut self, prompt: &str) -> io::Result<Option<String>> {
         match self.editor.readline(prompt) {
             Ok(line) => Ok(Some(line)),
@@ -55,26 +60,31 @@ impl LineEditor {
         }
     }
 
-    /// Reads a line on a thread of its own. After ^C, waits for the caller to handle the signal. If this is dropped, the thread
-    /// continues to read, and the terminal is as it was before. Lines that are no answer to a choice are `remembered`.
+    /// Reads a line on a thread of its own. After ^C, waits for the caller to handle the signal. If
+    /// this is dropped, the thread continues to read, and the terminal is as it was before. Lines
+    /// that are no answer to a choice are `remembered`.
     pub(crate) async fn read_on_thread(
         mut self,
         prompt: String,
         is_remembered: bool,
     ) -> (Option<Self>, io::Result<Option<String>>) {
-        let mut mode = ModeGuard { before: tcgetattr(io::stdin()).ok() };
+        let mut mode = ModeGuard {
+            before: tcgetattr(io::stdin()).ok(),
+        };
         let (send, receive) = oneshot::channel();
-        let reading = std::thread::Builder::new().name("line editor".to_owned()).spawn(move || {
-            let line = self.read(&prompt);
-            if let Ok(Some(line)) = &line
-                && is_remembered
-            {
-                // Fails only if it is not stored, as an empty line is not.
-                let _ = self.editor.add_history_entry(line);
-            }
-            // Fails if the caller does not wait any more.
-            let _ = send.send((self, line));
-        });
+        let reading = std::thread::Builder::new()
+            .name("line editor".to_owned())
+            .spawn(move || {
+                let line = self.read(&prompt);
+                if let Ok(Some(line)) = &line
+                    && is_remembered
+                {
+                    // Fails only if it is not stored, as an empty line is not.
+                    let _ = self.editor.add_history_entry(line);
+                }
+                // Fails if the caller does not wait any more.
+                let _ = send.send((self, line));
+            });
         if let Err(error) = reading {
             return (None, Err(error));
         }

@@ -27,7 +27,8 @@ use engine::errors::format_chain;
 use exit::Exit;
 
 fn main() -> ExitCode {
-    // Must come first: a local sandbox starts this program again, which isolates itself and executes another one.
+    // Must come first: a local sandbox starts this program again, which isolates itself and
+    // executes another one.
     if let Some(code) = sandbox::confine_if_requested() {
         return code;
     }
@@ -49,7 +50,9 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: cli::Arguments) -> anyhow::Result<Exit> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
     let exit = runtime.block_on(cli::run(arguments));
     // A pending read of the terminal must not delay the exit.
     runtime.shutdown_background();

@@ -1,7 +1,9 @@
-//! Standard error for the log and for messages to the user. Redacts secrets and escapes C1 controls and format characters.
+//! Standard error for the log and for messages to the user. Redacts secrets and escapes C1 controls
+//! and format characters.
 //!
-//! The redactors are global, because a log line may come from any module or library: that of the configuration, and on a server
-//! the conversations'. So is the status line, which must not stay in the line that is written.
+//! The redactors are global, because a log line may come from any module or library: that of the
+//! configuration, and on a server the conversations'. So is the status line, which must not stay in
+//! the line that is written.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -14,7 +16,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
 use crate::status_terminal;
 use crate::terminal_text::escape_controls;
 
-static REDACTORS: RwLock<Redactors> = RwLock::new(Redactors { own: None, shared: Vec::new() });
+static REDACTORS: RwLock<Redactors> = RwLock::new(Redactors {
+    own: None,
+    shared: Vec::new(),
+});
 
 struct Redactors {
     /// That of the configuration.
@@ -32,7 +37,11 @@ pub(crate) fn set_status(status: &ProgressBar) {
 }
 
 fn status() -> Option<ProgressBar> {
-    STATUS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(WeakProgressBar::upgrade)
+    STATUS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .and_then(WeakProgressBar::upgrade)
 }
 
 /// Writes while the status line is cleared.
@@ -43,10 +52,12 @@ fn above_status<T>(write: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Asks the user while there is no status line, which would overwrite the question. Unlike [`above_status`], this does not block
-/// the tasks that change the status.
+/// Asks the user while there is no status line, which would overwrite the question. Unlike
+/// [`above_status`], this does not block the tasks that change the status.
 pub(crate) fn without_status<T>(ask: impl FnOnce() -> T) -> T {
-    let Some(status) = status().filter(|status| !status.is_hidden()) else { return ask() };
+    let Some(status) = status().filter(|status| !status.is_hidden()) else {
+        return ask();
+    };
     status.set_draw_target(ProgressDrawTarget::hidden());
     let _ = Term::stderr().clear_line(); // the question is asked all the same
     let answer = ask();
@@ -56,12 +67,18 @@ pub(crate) fn without_status<T>(ask: impl FnOnce() -> T) -> T {
 
 /// Sets the redactor of the configuration.
 pub(crate) fn set_redactor(redactor: Redactor) {
-    REDACTORS.write().unwrap_or_else(PoisonError::into_inner).own = Some(redactor);
+    REDACTORS
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .own = Some(redactor);
 }
 
 /// Adds a redactor that is used while others hold it.
 pub(crate) fn add_redactor(redactor: WeakRedactor) {
-    let shared = &mut REDACTORS.write().unwrap_or_else(PoisonError::into_inner).shared;
+    let shared = &mut REDACTORS
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .shared;
     shared.retain(|other| other.upgrade().is_some());
     shared.push(redactor);
 }
@@ -69,7 +86,10 @@ pub(crate) fn add_redactor(redactor: WeakRedactor) {
 /// Returns the redactors in use.
 fn redactors() -> Vec<Redactor> {
     let Redactors { own, shared } = &*REDACTORS.read().unwrap_or_else(PoisonError::into_inner);
-    own.iter().cloned().chain(shared.iter().filter_map(WeakRedactor::upgrade)).collect()
+    own.iter()
+        .cloned()
+        .chain(shared.iter().filter_map(WeakRedactor::upgrade))
+        .collect()
 }
 
 /// Writer to standard error. Each call writes whole lines.
@@ -82,11 +102,17 @@ impl Write for RedactedStderr {
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         let text = String::from_utf8_lossy(bytes);
-        let text = redactors().iter().fold(text, |text, redactor| match redactor.text(&text) {
-            Cow::Borrowed(_) => text,
-            Cow::Owned(redacted) => redacted.into(),
-        });
-        above_status(|| io::stderr().lock().write_all(escape_controls(&text).as_bytes()))
+        let text = redactors()
+            .iter()
+            .fold(text, |text, redactor| match redactor.text(&text) {
+                Cow::Borrowed(_) => text,
+                Cow::Owned(redacted) => redacted.into(),
+            });
+        above_status(|| {
+            io::stderr()
+                .lock()
+                .write_all(escape_controls(&text).as_bytes())
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! Paths with every lookup of their resolution: a program that can write the folder of a link can redirect the path.
+//! Paths with every lookup of their resolution: a program that can write the folder of a link can
+//! redirect the path.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -13,7 +14,8 @@ const MAX_LINKS: usize = 40;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResolvedPath {
     path: PathBuf,
-    /// Every path that the resolution looks up: folders, links and the file. Only the last component of each can be a link.
+    /// Every path that the resolution looks up: folders, links and the file. Only the last
+    /// component of each can be a link.
     lookups: Vec<PathBuf>,
 }
 
@@ -28,7 +30,8 @@ impl ResolvedPath {
 
     /// Whether a program that can write this folder can redirect the path to another file.
     pub(crate) fn is_reached_through(&self, folder: &Path) -> bool {
-        // A folder cannot be replaced from inside. The first condition below covers a mounted single file.
+        // A folder cannot be replaced from inside. The first condition below covers a mounted
+        // single file.
         let is_inside = |lookup: &Path| lookup.starts_with(folder) && lookup != folder;
         self.path == folder || self.lookups.iter().any(|lookup| is_inside(lookup))
     }
@@ -60,7 +63,9 @@ fn lookups(path: &Path) -> io::Result<Vec<PathBuf>> {
         // An absolute path starts with `/`, which replaces the rest.
         current.push(part);
         found.push(current.clone());
-        let Ok(target) = current.read_link() else { continue };
+        let Ok(target) = current.read_link() else {
+            continue;
+        };
         links += 1;
         if links > MAX_LINKS {
             break;
@@ -88,7 +93,8 @@ mod tests {
             std::fs::create_dir_all(root.join(folder)).unwrap();
         }
         std::fs::write(root.join("own/c.toml"), "").unwrap();
-        let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
+        let link =
+            |target: &str, name: &str| std::os::unix::fs::symlink(target, root.join(name)).unwrap();
         link("../own/c.toml", "base/c.toml");
         link("../../own", "base/sub/own");
         link("../base/sub", "other/sub");
@@ -102,7 +108,11 @@ mod tests {
         ] {
             let file = ResolvedPath::new(&root.join(name)).unwrap();
             assert_eq!(*file, *root.join("own/c.toml"));
-            assert_eq!(file.leads_out_of(&root.join("base")), is_reached_through_base, "{name}");
+            assert_eq!(
+                file.leads_out_of(&root.join("base")),
+                is_reached_through_base,
+                "{name}"
+            );
             assert!(file.is_reached_through(&root.join("own")) && file.is_reached_through(&file));
         }
     }

@@ -1,5 +1,6 @@
-//! The terminal of status lines. Such a line is as wide as the terminal. After it, the `^C` that the terminal echoes would be on the
-//! next line, and the status above it would stay. Its lines are therefore a little shorter.
+//! The terminal of status lines. Such a line is as wide as the terminal. After it, the `^C` that
+//! the terminal echoes would be on the next line, and the status above it would stay. Its lines are
+//! therefore a little shorter.
 
 use std::io;
 

@@ -1,7 +1,9 @@
-//! Lines from the terminal, which the user can edit: see [`LineEditor`]. On a terminal without an editor:
+//! Lines from the terminal, which the user can edit: see [`LineEditor`]. On a terminal without an
+//! editor:
 //!
-//! The terminal is polled, and read only when it has input, so that a cancelled read cannot consume input that is typed later.
-//! An alternative to polling would need unsafe code, or a thread that continues to read.
+//! The terminal is polled, and read only when it has input, so that a cancelled read cannot consume
+//! input that is typed later. An alternative to polling would need unsafe code, or a thread that
+//! continues to read.
 
 use std::io::{self, IsTerminal as _, Stdin, Write as _};
 use std::time::Duration;
@@ -39,15 +41,21 @@ pub(crate) enum LineHistory {
 }
 
 impl TerminalInput {
-    /// Shows a prompt, and reads a line that the user can edit if the terminal allows it. `None` at the end of the input. Input that
-    /// was typed before is no answer.
-    pub(crate) async fn ask(&mut self, prompt: &str, history: LineHistory) -> io::Result<Option<String>> {
+    /// Shows a prompt, and reads a line that the user can edit if the terminal allows it. `None` at
+    /// the end of the input. Input that was typed before is no answer.
+    pub(crate) async fn ask(
+        &mut self,
+        prompt: &str,
+        history: LineHistory,
+    ) -> io::Result<Option<String>> {
         self.discard();
         let Some(editor) = self.editor.take().or_else(LineEditor::open) else {
             RedactedStderr.write_all(prompt.as_bytes())?;
             return self.line().await;
         };
-        let (editor, line) = editor.read_on_thread(prompt.to_owned(), history == LineHistory::Remember).await;
+        let (editor, line) = editor
+            .read_on_thread(prompt.to_owned(), history == LineHistory::Remember)
+            .await;
         self.editor = editor;
         line
     }
@@ -55,16 +63,26 @@ impl TerminalInput {
     /// Reads the next line, without its newline. `None` at the end of the input. Cancel-safe.
     async fn line(&mut self) -> io::Result<Option<String>> {
         loop {
-            let end = self.typed.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+            let end = self
+                .typed
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map(|end| end + 1);
             let is_too_long = self.typed.len() > MAX_LINE_LENGTH;
             if let Some(end) = end.or(is_too_long.then_some(MAX_LINE_LENGTH)) {
                 let line: Vec<u8> = self.typed.drain(..end).collect();
-                return Ok(Some(String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned()));
+                return Ok(Some(
+                    String::from_utf8_lossy(&line)
+                        .trim_end_matches('\n')
+                        .to_owned(),
+                ));
             }
             let mut piece = [0; READ_SIZE];
             match try_read(&io::stdin(), &mut piece) {
                 Ok(0) => return Ok(None),
-                Ok(count) => self.typed.extend_from_slice(piece.get(..count).unwrap_or_default()),
+                Ok(count) => self
+                    .typed
+                    .extend_from_slice(piece.get(..count).unwrap_or_default()),
                 Err(Errno::WOULDBLOCK) => tokio::time::sleep(POLL_INTERVAL).await,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -79,10 +97,17 @@ impl TerminalInput {
     }
 }
 
-/// Reads without blocking. The terminal itself stays in blocking mode, because other programs share it.
+/// Reads without blocking. The terminal itself stays in blocking mode, because other programs share
+/// it.
 fn try_read(stdin: &Stdin, piece: &mut [u8]) -> Result<usize, Errno> {
     let mut fds = [PollFd::new(stdin, PollFlags::IN)];
-    match poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? {
+    match poll(
+        &mut fds,
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    )? {
         0 => Err(Errno::WOULDBLOCK),
         _ => rustix::io::read(stdin, piece),
     }
@@ -93,7 +118,8 @@ pub(crate) fn has_user() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks a question and returns the trimmed answer. Input that was typed before the question is not an answer to it.
+/// Asks a question and returns the trimmed answer. Input that was typed before the question is not
+/// an answer to it.
 pub(crate) fn ask(question: &str) -> io::Result<String> {
     without_status(|| {
         discard_typed_input();

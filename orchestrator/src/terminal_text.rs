@@ -1,23 +1,28 @@
 //! Sanitizes text of sandboxes, models and repositories for a terminal.
 //!
-//! A terminal acts on control characters of both sets, C0 and C1: they move the cursor, set the title, or write to the
-//! clipboard. Format characters (Unicode's category Cf, with the bidirectional controls) make text read as other than it is.
+//! A terminal acts on control characters of both sets, C0 and C1: they move the cursor, set the
+//! title, or write to the clipboard. Format characters (Unicode's category Cf, with the
+//! bidirectional controls) make text read as other than it is.
 
 use std::borrow::Cow;
 
 use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory};
 use icu_properties::{CodePointMapData, CodePointSetData};
 
-/// Whether a character is in category Cf. Excludes the joiners, which scripts and emoji need and which reorder no text.
+/// Whether a character is in category Cf. Excludes the joiners, which scripts and emoji need and
+/// which reorder no text.
 fn is_format(character: char) -> bool {
     category(character) == GeneralCategory::Format && !matches!(character, '\u{200c}' | '\u{200d}')
 }
 
-/// Whether a character has no glyph of its own: format characters, line separators, fillers, variation selectors, tags.
+/// Whether a character has no glyph of its own: format characters, line separators, fillers,
+/// variation selectors, tags.
 fn is_invisible(character: char) -> bool {
     matches!(
         category(character),
-        GeneralCategory::Format | GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator
+        GeneralCategory::Format
+            | GeneralCategory::LineSeparator
+            | GeneralCategory::ParagraphSeparator
     ) || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
 }
 
@@ -25,10 +30,12 @@ fn category(character: char) -> GeneralCategory {
     CodePointMapData::<GeneralCategory>::new().get(character)
 }
 
-/// Replaces C1 controls and format characters by JSON escapes (`\u009b`). In JSON they occur only in strings, where the escape
-/// has the same meaning. C0 controls stay, because JSON escapes them already and colours and line ends consist of them.
+/// Replaces C1 controls and format characters by JSON escapes (`\u009b`). In JSON they occur only
+/// in strings, where the escape has the same meaning. C0 controls stay, because JSON escapes them
+/// already and colours and line ends consist of them.
 pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
-    let is_escaped = |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_format(character);
+    let is_escaped =
+        |character: char| matches!(character, '\u{7f}'..='\u{9f}') || is_format(character);
     if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
@@ -46,8 +53,9 @@ pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Removes everything that a terminal would interpret. Only printable characters, tabs and line ends stay. A carriage return
-/// before a line end is dropped. Any other one becomes a line end, so that no text is overwritten.
+/// Removes everything that a terminal would interpret. Only printable characters, tabs and line
+/// ends stay. A carriage return before a line end is dropped. Any other one becomes a line end, so
+/// that no text is overwritten.
 pub(crate) fn for_terminal(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     let mut characters = text.chars().peekable();
@@ -64,8 +72,8 @@ pub(crate) fn for_terminal(text: &str) -> String {
     clean
 }
 
-/// Escapes everything that a terminal would interpret or not show, as `\x1b` or `\u{202e}`, so that users read what they
-/// approve. Line ends and tabs stay.
+/// Escapes everything that a terminal would interpret or not show, as `\x1b` or `\u{202e}`, so that
+/// users read what they approve. Line ends and tabs stay.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -89,8 +97,9 @@ pub(crate) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\n")
 }
 
-/// Skips an escape sequence: CSI up to its final byte, a string sequence such as OSC up to its terminator. Stops at the end of
-/// the line, so that an unterminated sequence cannot hide the rest of the text.
+/// Skips an escape sequence: CSI up to its final byte, a string sequence such as OSC up to its
+/// terminator. Stops at the end of the line, so that an unterminated sequence cannot hide the rest
+/// of the text.
 fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     match characters.next_if(|character| *character != '\n') {
         Some('[') => {
@@ -129,9 +138,15 @@ mod tests {
             ("50%\r100%\r\n", "50%\n100%\n"),
             ("a\u{8}b\u{7}\u{9b}2Jc", "ab2Jc"),
             ("evil\u{202e}txt\u{200f}\u{61c}", "eviltxt"),
-            ("a\u{ad}b\u{200b}\u{2062}\u{feff}\u{fffb}\u{13430}\u{1d173}\u{e0041}c", "abc"),
+            (
+                "a\u{ad}b\u{200b}\u{2062}\u{feff}\u{fffb}\u{13430}\u{1d173}\u{e0041}c",
+                "abc",
+            ),
             // Joiners: Persian, a family.
-            ("می\u{200c}خواهم \u{1f469}\u{200d}\u{1f467}", "می\u{200c}خواهم \u{1f469}\u{200d}\u{1f467}"),
+            (
+                "می\u{200c}خواهم \u{1f469}\u{200d}\u{1f467}",
+                "می\u{200c}خواهم \u{1f469}\u{200d}\u{1f467}",
+            ),
             ("cut \u{1b}[", "cut "),
             ("\u{1b}]never ended\nrm -rf x", "\nrm -rf x"),
         ] {
@@ -150,7 +165,8 @@ mod tests {
         ] {
             assert_eq!(visible(hostile), shown);
         }
-        // Of each kind: category Cf with the bidirectional controls, separators, fillers, selectors.
+        // Of each kind: category Cf with the bidirectional controls, separators, fillers,
+        // selectors.
         for invisible in "\u{ad}\u{600}\u{61c}\u{6dd}\u{70f}\u{890}\u{8e2}\u{180e}\u{200c}\u{200d}\u{2064}\u{2069}\u{206f}\u{feff}\
                           \u{fff9}\u{110bd}\u{110cd}\u{1343f}\u{1bca3}\u{1d17a}\u{e0001}\u{2028}\u{2029}\u{34f}\u{115f}\u{3164}\u{ffa0}\
                           \u{fe0f}\u{e0100}"
@@ -166,7 +182,10 @@ mod tests {
         let value = serde_json::json!({"\u{9b}2J": ["a\u{202e}b\u{85}\u{e0041}", "größer \u{1f9e4}", "\u{1b}\u{7f}\n"]});
         for text in [value.to_string(), format!("{value:#}")] {
             let escaped = escape_controls(&text);
-            assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+            assert_eq!(
+                serde_json::from_str::<serde_json::Value>(&escaped).unwrap(),
+                value
+            );
             assert_eq!(for_terminal(&escaped), escaped);
         }
     }

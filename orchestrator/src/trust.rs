@@ -1,8 +1,8 @@
 //! The user's trust in files: one decision per path and content, stored in the state folder.
 //!
-//! A repository or an agent may have written a file of the current folder or of a workspace. Such a file may narrow what
-//! the user's own configuration allows. Everything else in it takes effect only after the user's decision, and only as
-//! long as no byte of the file changes.
+//! A repository or an agent may have written a file of the current folder or of a workspace. Such a
+//! file may narrow what the user's own configuration allows. Everything else in it takes effect
+//! only after the user's decision, and only as long as no byte of the file changes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -31,11 +31,13 @@ pub(crate) struct Fingerprint {
 pub(crate) enum Verdict {
     /// All keys of the file take effect.
     Trusted,
-    /// Only keys that grant nothing take effect, and the user is not asked again. A run that needs the rest is refused.
+    /// Only keys that grant nothing take effect, and the user is not asked again. A run that needs
+    /// the rest is refused.
     Denied,
 }
 
-/// A file that may grant rights to sandboxes, models or agents, and about which the user has not decided.
+/// A file that may grant rights to sandboxes, models or agents, and about which the user has not
+/// decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UndecidedFile {
     pub(crate) file: Fingerprint,
@@ -47,8 +49,8 @@ pub(crate) struct UndecidedFile {
 pub(crate) enum TrustReason {
     /// It sets these keys. If denied, the other keys take effect.
     Keys(Vec<String>),
-    /// It is a policy in the current folder. If denied, runs with it are refused, because without it fewer actions would need
-    /// confirmation.
+    /// It is a policy in the current folder. If denied, runs with it are refused, because without
+    /// it fewer actions would need confirmation.
     Policy,
     /// It takes effect, and the sandbox can write it. If denied, that sandbox is refused.
     WritableBySandbox,
@@ -73,7 +75,10 @@ impl Fingerprint {
     /// Computes the fingerprint of a file with this content.
     pub(crate) fn new(path: &Path, content: &[u8]) -> io::Result<Self> {
         let sha256 = hex::encode(digest(&SHA256, content).as_ref());
-        Ok(Self { path: ResolvedPath::new(path)?, sha256 })
+        Ok(Self {
+            path: ResolvedPath::new(path)?,
+            sha256,
+        })
     }
 }
 
@@ -95,11 +100,16 @@ impl TrustStore {
         &self.decisions
     }
 
-    /// The decision about a file with this content. `None` if there is none for this path and content.
+    /// The decision about a file with this content. `None` if there is none for this path and
+    /// content.
     pub(crate) fn verdict(&self, file: &Fingerprint) -> Option<Verdict> {
-        let decided =
-            |decision: &&Decision| Path::new(&decision.path) == &*file.path && decision.sha256 == file.sha256;
-        self.decisions.iter().find(decided).map(|decision| decision.verdict)
+        let decided = |decision: &&Decision| {
+            Path::new(&decision.path) == &*file.path && decision.sha256 == file.sha256
+        };
+        self.decisions
+            .iter()
+            .find(decided)
+            .map(|decision| decision.verdict)
     }
 
     /// Stores a decision, which replaces an earlier one about the same path.
@@ -108,7 +118,11 @@ impl TrustStore {
         let path = file.path.to_str().ok_or_else(not_utf8)?.to_owned();
         let _lock = self.lock_and_reread()?;
         self.decisions.retain(|decision| decision.path != path);
-        self.decisions.push(Decision { path, sha256: file.sha256.clone(), verdict });
+        self.decisions.push(Decision {
+            path,
+            sha256: file.sha256.clone(),
+            verdict,
+        });
         let excess = self.decisions.len().saturating_sub(MAX_DECISIONS);
         self.decisions.drain(..excess);
         self.save()
@@ -118,7 +132,8 @@ impl TrustStore {
     pub(crate) fn revoke(&mut self, path: &Path) -> io::Result<bool> {
         let _lock = self.lock_and_reread()?;
         let before = self.decisions.len();
-        self.decisions.retain(|decision| Path::new(&decision.path) != path);
+        self.decisions
+            .retain(|decision| Path::new(&decision.path) != path);
         let is_changed = self.decisions.len() < before;
         if is_changed {
             self.save()?;
@@ -126,8 +141,8 @@ impl TrustStore {
         Ok(is_changed)
     }
 
-    /// Locks the decisions against other processes until the file is dropped. Reads them again, because another process may have
-    /// changed them while the user was asked.
+    /// Locks the decisions against other processes until the file is dropped. Reads them again,
+    /// because another process may have changed them while the user was asked.
     fn lock_and_reread(&mut self) -> io::Result<File> {
         // The lock is a separate file, because that of the decisions is replaced at each change.
         let mut options = OpenOptions::new();
@@ -168,19 +183,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         std::fs::write(&path, "a").unwrap();
-        let (one, other) = (Fingerprint::new(&path, b"a").unwrap(), Fingerprint::new(&path, b"b").unwrap());
+        let (one, other) = (
+            Fingerprint::new(&path, b"a").unwrap(),
+            Fingerprint::new(&path, b"b").unwrap(),
+        );
         let mut store = TrustStore::open(folder.path()).unwrap();
         assert_eq!(store.verdict(&one), None);
         store.decide(&one, Verdict::Trusted).unwrap();
         let mut store = TrustStore::open(folder.path()).unwrap();
-        assert_eq!((store.verdict(&one), store.verdict(&other)), (Some(Verdict::Trusted), None));
+        assert_eq!(
+            (store.verdict(&one), store.verdict(&other)),
+            (Some(Verdict::Trusted), None)
+        );
         let mode = store.path().metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         store.decide(&other, Verdict::Denied).unwrap();
-        assert_eq!((store.verdict(&one), store.verdict(&other)), (None, Some(Verdict::Denied)));
+        assert_eq!(
+            (store.verdict(&one), store.verdict(&other)),
+            (None, Some(Verdict::Denied))
+        );
         assert!(store.revoke(&one.path).unwrap());
         assert!(!store.revoke(&one.path).unwrap());
-        assert_eq!(TrustStore::open(folder.path()).unwrap().decisions().len(), 0);
+        assert_eq!(
+            TrustStore::open(folder.path()).unwrap().decisions().len(),
+            0
+        );
     }
 
     #[test]
@@ -193,12 +220,17 @@ mod tests {
                 let mut store = TrustStore::open(folder.path()).unwrap();
                 scope.spawn(move || {
                     for number in 0..8 {
-                        store.decide(&file(format!("{writer}-{number}")), Verdict::Trusted).unwrap();
+                        store
+                            .decide(&file(format!("{writer}-{number}")), Verdict::Trusted)
+                            .unwrap();
                     }
                     assert!(store.revoke(&file(format!("{writer}-0")).path).unwrap());
                 });
             }
         });
-        assert_eq!(TrustStore::open(folder.path()).unwrap().decisions().len(), 4 * 7);
+        assert_eq!(
+            TrustStore::open(folder.path()).unwrap().decisions().len(),
+            4 * 7
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The folder in which V0 stores conversations: `sessions/ID/events/N.json` and `sessions/ID/metadata.json`, or the same below
-//! `users/USER/conversations` on a server with users.
+//! The folder in which V0 stores conversations: `sessions/ID/events/N.json` and
+//! `sessions/ID/metadata.json`, or the same below `users/USER/conversations` on a server with
+//! users.
 
 mod export;
 
@@ -47,20 +48,25 @@ pub(crate) struct V0Metadata {
     pub(crate) llm_model: Option<String>,
 }
 
-fn known_provider<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<GitProvider>, D::Error> {
+fn known_provider<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<GitProvider>, D::Error> {
     let name = Value::deserialize(deserializer)?;
     Ok(GitProvider::deserialize(name).ok())
 }
 
-/// Returns the folders of the conversations in V0's folder, sorted. The folder may also be that of one conversation, or its
-/// parent.
+/// Returns the folders of the conversations in V0's folder, sorted. The folder may also be that of
+/// one conversation, or its parent.
 pub(crate) fn find(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let is_conversation = |folder: &Path| folder.join("events").is_dir();
     if is_conversation(folder) {
         return Ok(vec![folder.to_owned()]);
     }
     let users = folders(&folder.join("users")).unwrap_or_default();
-    let parents = users.iter().map(|user| user.join("conversations")).chain([folder.join("sessions")]);
+    let parents = users
+        .iter()
+        .map(|user| user.join("conversations"))
+        .chain([folder.join("sessions")]);
     // The folder itself must be readable. The others exist in some folders only.
     let mut found = folders(folder)?;
     found.extend(parents.flat_map(|parent| folders(&parent).unwrap_or_default()));
@@ -78,8 +84,9 @@ pub(crate) fn read(folder: &Path) -> io::Result<V0Conversation> {
     let mut files = BTreeMap::new();
     for entry in read_dir(folder.join("events"))? {
         let path = entry?.path();
-        let number =
-            path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json")?.parse::<u64>().ok());
+        let number = path
+            .file_name()
+            .and_then(|name| name.to_str()?.strip_suffix(".json")?.parse::<u64>().ok());
         files.extend(number.map(|number| (number, path)));
     }
     let (mut events, mut skipped, mut length) = (Vec::new(), Vec::new(), 0);
@@ -95,7 +102,11 @@ pub(crate) fn read(folder: &Path) -> io::Result<V0Conversation> {
             Err(problem) => skipped.push(format!("{}: {problem}", path.display())),
         }
     }
-    Ok(V0Conversation { metadata, events, skipped })
+    Ok(V0Conversation {
+        metadata,
+        events,
+        skipped,
+    })
 }
 
 fn parse(text: &[u8]) -> Result<Event, String> {
@@ -103,7 +114,9 @@ fn parse(text: &[u8]) -> Result<Event, String> {
         serde_json::from_slice(&python_json::to_json(text)).map_err(|error| error.to_string())?;
     let event = Event::from_value(&value).map_err(|error| error.to_string())?;
     match event.body {
-        EventBody::Record(_) => Err("it is a record of Glovebox, which V0 does not write".to_owned()),
+        EventBody::Record(_) => {
+            Err("it is a record of Glovebox, which V0 does not write".to_owned())
+        }
         _ => Ok(event),
     }
 }

@@ -1,7 +1,8 @@
 //! Set-up of a conversation's workspace: the part in its log, and the part that may be secret.
 //!
-//! The log names the repository to clone, so that every new sandbox can be set up. Credentials and variables come from the
-//! configuration, at the start and at each resume, and reach the sandbox only through its environment.
+//! The log names the repository to clone, so that every new sandbox can be set up. Credentials and
+//! variables come from the configuration, at the start and at each resume, and reach the sandbox
+//! only through its environment.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,8 +17,12 @@ use crate::config::{Config, Runtime, WorkspaceSettings};
 use crate::exit::UsageError;
 
 /// Scripts that an existing workspace is set up with.
-const SETUP_SCRIPTS: [&str; 4] =
-    [".glovebox/setup.sh", ".openhands/setup.sh", ".glovebox/pre-commit.sh", ".openhands/pre-commit.sh"];
+const SETUP_SCRIPTS: [&str; 4] = [
+    ".glovebox/setup.sh",
+    ".openhands/setup.sh",
+    ".glovebox/pre-commit.sh",
+    ".openhands/pre-commit.sh",
+];
 
 /// Host of a repository that is named `owner/name`, as in V0.
 const DEFAULT_HOST: &str = "https://github.com/";
@@ -62,16 +67,24 @@ impl WorkspaceFolder {
                             repository cloned with --selected-repo";
                 Err(UsageError(text.to_owned()).into())
             }
-            Runtime::Auto | Runtime::Docker | Runtime::Local => Ok(Self::Local(existing_folder(path)?)),
+            Runtime::Auto | Runtime::Docker | Runtime::Local => {
+                Ok(Self::Local(existing_folder(path)?))
+            }
         }
     }
 
-    /// The workspace of a [`SandboxSpec`](engine::sandbox::SandboxSpec). `None` if the user named no folder.
-    pub(crate) fn for_spec(config: &Config, named: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
-        Ok(match named.map(|path| Self::named(config, path)).transpose()? {
-            Some(Self::Local(path) | Self::Remote(path)) => Some(path),
-            Some(Self::Ephemeral) | None => None,
-        })
+    /// The workspace of a [`SandboxSpec`](engine::sandbox::SandboxSpec). `None` if the user named
+    /// no folder.
+    pub(crate) fn for_spec(
+        config: &Config,
+        named: Option<&Path>,
+    ) -> anyhow::Result<Option<PathBuf>> {
+        Ok(
+            match named.map(|path| Self::named(config, path)).transpose()? {
+                Some(Self::Local(path) | Self::Remote(path)) => Some(path),
+                Some(Self::Ephemeral) | None => None,
+            },
+        )
     }
 
     /// The folder in the conversation's log. `None` if it is removed with the sandbox.
@@ -79,35 +92,49 @@ impl WorkspaceFolder {
         match self {
             Self::Local(path) | Self::Remote(path) => match path.to_str() {
                 Some(text) => Ok(Some(text.to_owned())),
-                None => Err(UsageError(format!("the path {} is not UTF-8", path.display()))),
+                None => Err(UsageError(format!(
+                    "the path {} is not UTF-8",
+                    path.display()
+                ))),
             },
             Self::Ephemeral => Ok(None),
         }
     }
 }
 
-/// Replaces the default workspace in the settings of a conversation by the one in this state folder, if its log was copied from another
-/// state folder, where the workspace stayed.
+/// Replaces the default workspace in the settings of a conversation by the one in this state
+/// folder, if its log was copied from another state folder, where the workspace stayed.
 pub(crate) fn locate_copied(
     started: &mut ConversationStarted,
     config: &Config,
     state_dir: &StateDir,
     conversation: &ConversationId,
 ) {
-    let named = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
+    let named = started
+        .workspace
+        .as_deref()
+        .filter(|_| !config.runtime.is_on_other_machine());
     if let Some(own) = state_dir.workspace_in_log(conversation, named) {
         started.workspace = Some(own.to_string_lossy().into_owned());
     }
 }
 
-/// Creates the configured folder, as V0 does, and below it that of a user: users must not see each other's files.
+/// Creates the configured folder, as V0 does, and below it that of a user: users must not see each
+/// other's files.
 fn create_configured(base: &Path, user: Option<&UserId>) -> anyhow::Result<PathBuf> {
     let create = |path: &Path| {
-        let unusable = |error| UsageError(format!("cannot create the folder {}: {error}", path.display()));
+        let unusable = |error| {
+            UsageError(format!(
+                "cannot create the folder {}: {error}",
+                path.display()
+            ))
+        };
         std::fs::create_dir_all(path).map_err(unusable)
     };
     create(base)?;
-    let Some(user) = user else { return Ok(base.to_owned()) };
+    let Some(user) = user else {
+        return Ok(base.to_owned());
+    };
     let folder = base.canonicalize()?.join(user.as_str());
     create(&folder)?;
     // An agent of the operator may have put a link there.
@@ -130,8 +157,8 @@ fn existing_folder(path: &Path) -> anyhow::Result<PathBuf> {
     Ok(found)
 }
 
-/// Fails if a path of a conversation's log contains a link. Logs hold resolved paths, so an earlier sandbox may have created the
-/// link to get another folder mounted or another file read.
+/// Fails if a path of a conversation's log contains a link. Logs hold resolved paths, so an earlier
+/// sandbox may have created the link to get another folder mounted or another file read.
 pub(crate) fn check_not_replaced(what: &str, path: &Path) -> Result<(), UsageError> {
     match path.canonicalize() {
         Ok(resolved) if resolved != path => Err(UsageError(format!(
@@ -171,8 +198,11 @@ pub(crate) fn setup(
     let (is_empty, may_have_scripts) = match workspace {
         // A folder without scripts is not set up, so that it costs no time.
         WorkspaceFolder::Local(path) => (
-            path.read_dir().is_ok_and(|mut entries| entries.next().is_none()),
-            SETUP_SCRIPTS.iter().any(|script| path.join(script).is_file()),
+            path.read_dir()
+                .is_ok_and(|mut entries| entries.next().is_none()),
+            SETUP_SCRIPTS
+                .iter()
+                .any(|script| path.join(script).is_file()),
         ),
         WorkspaceFolder::Remote(_) => (false, true),
         WorkspaceFolder::Ephemeral => (true, false),
@@ -189,15 +219,25 @@ pub(crate) fn environment(
     setup: Option<&WorkspaceSetup>,
 ) -> BTreeMap<String, String> {
     let own = settings.startup_environment.iter();
-    let mut environment: BTreeMap<_, _> =
-        own.map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
-    // Variables instead of git's configuration file, which is the user's own if the sandbox is not isolated.
+    let mut environment: BTreeMap<_, _> = own
+        .map(|(name, value)| (name.clone(), value.expose_secret().to_owned()))
+        .collect();
+    // Variables instead of git's configuration file, which is the user's own if the sandbox is not
+    // isolated.
     for (names, value) in [
-        (["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"], &settings.git_user_name),
-        (["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"], &settings.git_user_email),
+        (
+            ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"],
+            &settings.git_user_name,
+        ),
+        (
+            ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"],
+            &settings.git_user_email,
+        ),
     ] {
         for (name, value) in names.iter().zip(value.iter().cycle()) {
-            environment.entry((*name).to_owned()).or_insert_with(|| value.clone());
+            environment
+                .entry((*name).to_owned())
+                .or_insert_with(|| value.clone());
         }
     }
     if let Some(WorkspaceSetup::Repository { url, .. }) = setup {
@@ -217,8 +257,15 @@ pub(crate) fn selects_with_credentials(settings: &WorkspaceSettings) -> bool {
 
 /// Secret parts of the credentials for repositories, to be redacted.
 pub(crate) fn credentials(settings: &WorkspaceSettings) -> Vec<SecretString> {
-    let in_url = selected(settings).and_then(|selected| selected.credentials).map(|own| own.secret);
-    settings.git_tokens.values().cloned().chain(in_url).collect()
+    let in_url = selected(settings)
+        .and_then(|selected| selected.credentials)
+        .map(|own| own.secret);
+    settings
+        .git_tokens
+        .values()
+        .cloned()
+        .chain(in_url)
+        .collect()
 }
 
 fn selected(settings: &WorkspaceSettings) -> Option<SelectedRepository> {
@@ -234,21 +281,35 @@ impl SelectedRepository {
             return refuse("holds a control character");
         }
         let (place, branch) = match text.rsplit_once('#') {
-            Some((place, branch)) => (place, Some(branch.to_owned()).filter(|branch| !branch.is_empty())),
+            Some((place, branch)) => (
+                place,
+                Some(branch.to_owned()).filter(|branch| !branch.is_empty()),
+            ),
             None => (text, None),
         };
         if is_owner_and_name(place) {
-            return Ok(Self { url: format!("{DEFAULT_HOST}{place}.git"), branch, credentials: None });
+            return Ok(Self {
+                url: format!("{DEFAULT_HOST}{place}.git"),
+                branch,
+                credentials: None,
+            });
         }
         let Some((scheme, rest)) = place.split_once("://") else {
             let is_path = place.starts_with('/');
             // As ssh's own: HOST:PATH, with the colon before any slash.
             let is_ssh = !place.starts_with('-')
                 && place.split_once(':').is_some_and(|(host, path)| {
-                    !host.is_empty() && !host.contains('/') && !path.is_empty() && !path.starts_with(':')
+                    !host.is_empty()
+                        && !host.contains('/')
+                        && !path.is_empty()
+                        && !path.starts_with(':')
                 });
             if is_path || is_ssh {
-                return Ok(Self { url: place.to_owned(), branch, credentials: None });
+                return Ok(Self {
+                    url: place.to_owned(),
+                    branch,
+                    credentials: None,
+                });
             }
             return refuse("is neither a URL, nor OWNER/NAME, nor an absolute path in the sandbox");
         };
@@ -264,10 +325,25 @@ impl SelectedRepository {
                 let without = format!("{scheme}://{host}/");
                 let with = SecretString::from(format!("{scheme}://{user}@{host}/"));
                 let url = format!("{scheme}://{host}{path}");
-                let secret = user.split_once(':').map_or(user, |(_, password)| password).into();
-                Ok(Self { url, branch, credentials: Some(Credentials { without, with, secret }) })
+                let secret = user
+                    .split_once(':')
+                    .map_or(user, |(_, password)| password)
+                    .into();
+                Ok(Self {
+                    url,
+                    branch,
+                    credentials: Some(Credentials {
+                        without,
+                        with,
+                        secret,
+                    }),
+                })
             }
-            _ => Ok(Self { url: place.to_owned(), branch, credentials: None }),
+            _ => Ok(Self {
+                url: place.to_owned(),
+                branch,
+                credentials: None,
+            }),
         }
     }
 }
@@ -287,17 +363,26 @@ impl Credentials {
         };
         let colon = if user.is_empty() { "" } else { ":" };
         let with = SecretString::from(format!("https://{user}{colon}{secret}@{host}/"));
-        Some(Self { without: format!("https://{host}/"), with, secret: token.clone() })
+        Some(Self {
+            without: format!("https://{host}/"),
+            with,
+            secret: token.clone(),
+        })
     }
 
     /// Adds an entry of git's configuration to the environment.
     fn add_to(self, environment: &mut BTreeMap<String, String>) {
-        let count =
-            environment.get("GIT_CONFIG_COUNT").and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
+        let count = environment
+            .get("GIT_CONFIG_COUNT")
+            .and_then(|count| count.parse::<u32>().ok())
+            .unwrap_or(0);
         let key = format!("url.{}.insteadOf", self.with.expose_secret());
         environment.insert(format!("GIT_CONFIG_KEY_{count}"), key);
         environment.insert(format!("GIT_CONFIG_VALUE_{count}"), self.without);
-        environment.insert("GIT_CONFIG_COUNT".to_owned(), count.saturating_add(1).to_string());
+        environment.insert(
+            "GIT_CONFIG_COUNT".to_owned(),
+            count.saturating_add(1).to_string(),
+        );
     }
 }
 
@@ -305,9 +390,12 @@ fn is_owner_and_name(text: &str) -> bool {
     let is_word = |word: &str| {
         !word.is_empty()
             && !word.starts_with(['.', '-'])
-            && word.chars().all(|character| character.is_ascii_alphanumeric() || "._-".contains(character))
+            && word
+                .chars()
+                .all(|character| character.is_ascii_alphanumeric() || "._-".contains(character))
     };
-    text.split_once('/').is_some_and(|(owner, name)| is_word(owner) && is_word(name))
+    text.split_once('/')
+        .is_some_and(|(owner, name)| is_word(owner) && is_word(name))
 }
 
 #[cfg(test)]
@@ -323,11 +411,17 @@ mod tests {
             selected_repository: selected.map(Into::into),
             ..Default::default()
         };
-        Config::load(&overrides, |name| (name == "HOME").then(|| "/home/u".to_owned())).unwrap()
+        Config::load(&overrides, |name| {
+            (name == "HOME").then(|| "/home/u".to_owned())
+        })
+        .unwrap()
     }
 
     fn repository(url: &str, branch: Option<&str>) -> WorkspaceSetup {
-        WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
+        WorkspaceSetup::Repository {
+            url: url.into(),
+            branch: branch.map(Into::into),
+        }
     }
 
     fn here(path: &Path) -> WorkspaceFolder {
@@ -338,12 +432,17 @@ mod tests {
     fn user_of_a_server_works_below_the_configured_folder() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap().join("base");
-        let mut config = config(None, &format!("[core]\nworkspace_base = '{}'\n", base.display()));
+        let mut config = config(
+            None,
+            &format!("[core]\nworkspace_base = '{}'\n", base.display()),
+        );
         let state_dir = StateDir::open(&folder.path().join("state")).unwrap();
         let mut choose = |user: Option<&str>| {
             config.workspace.user = user.map(|user| user.parse().unwrap());
             let id = "conversation".parse().unwrap();
-            WorkspaceFolder::choose(&config, &state_dir, &id, None)?.for_log().map_err(anyhow::Error::from)
+            WorkspaceFolder::choose(&config, &state_dir, &id, None)?
+                .for_log()
+                .map_err(anyhow::Error::from)
         };
         let text = |path: PathBuf| Some(path.to_str().unwrap().to_owned());
         assert_eq!(choose(None).unwrap(), text(base.clone()));
@@ -359,9 +458,21 @@ mod tests {
     fn selected_repository_is_parsed_in_every_usual_notation() {
         let folder = tempfile::tempdir().unwrap();
         for (text, url, branch) in [
-            ("octo/hello.rs", "https://github.com/octo/hello.rs.git", None),
-            ("octo/hello#next", "https://github.com/octo/hello.git", Some("next")),
-            ("https://h/o/p.git#feature/x", "https://h/o/p.git", Some("feature/x")),
+            (
+                "octo/hello.rs",
+                "https://github.com/octo/hello.rs.git",
+                None,
+            ),
+            (
+                "octo/hello#next",
+                "https://github.com/octo/hello.git",
+                Some("next"),
+            ),
+            (
+                "https://h/o/p.git#feature/x",
+                "https://h/o/p.git",
+                Some("feature/x"),
+            ),
             ("https://user:pass@h:8443/o/p", "https://h:8443/o/p", None),
             ("https://token@h/o/p#", "https://h/o/p", None),
             ("https://us@er:p@ss@h/o/p", "https://h/o/p", None),
@@ -374,8 +485,19 @@ mod tests {
             let setup = setup(&config(Some(text), "").workspace, &here(folder.path())).unwrap();
             assert_eq!(setup, Some(repository(url, branch)), "{text}");
         }
-        for text in ["p", "./p", "a/b/c", "../p", "https://h/\u{7}", "-x:y", "ext::sh"] {
-            assert!(setup(&config(Some(text), "").workspace, &here(folder.path())).is_err(), "{text}");
+        for text in [
+            "p",
+            "./p",
+            "a/b/c",
+            "../p",
+            "https://h/\u{7}",
+            "-x:y",
+            "ext::sh",
+        ] {
+            assert!(
+                setup(&config(Some(text), "").workspace, &here(folder.path())).is_err(),
+                "{text}"
+            );
         }
     }
 
@@ -383,21 +505,39 @@ mod tests {
     fn credentials_are_only_in_the_environment() {
         let config = config(Some("https://me:hunter2@h/o/p#b"), "");
         let setup = setup(&config.workspace, &here(Path::new("/nowhere"))).unwrap();
-        assert!(!format!("{config:?} {}", serde_json::to_string(&setup).unwrap()).contains("hunter2"));
+        assert!(
+            !format!("{config:?} {}", serde_json::to_string(&setup).unwrap()).contains("hunter2")
+        );
         let given = environment(&config.workspace, setup.as_ref());
         assert_eq!(given["GIT_CONFIG_COUNT"], "1");
-        assert_eq!(given["GIT_CONFIG_KEY_0"], "url.https://me:hunter2@h/.insteadOf");
+        assert_eq!(
+            given["GIT_CONFIG_KEY_0"],
+            "url.https://me:hunter2@h/.insteadOf"
+        );
         assert_eq!(given["GIT_CONFIG_VALUE_0"], "https://h/");
         // Another conversation's repository does not get them.
-        assert!(environment(&config.workspace, Some(&repository("https://h/o/other", None))).is_empty());
+        assert!(
+            environment(
+                &config.workspace,
+                Some(&repository("https://h/o/other", None))
+            )
+            .is_empty()
+        );
         assert!(environment(&config.workspace, None).is_empty());
     }
 
     #[test]
     fn token_is_used_when_the_repository_is_on_its_host() {
-        let tokens = [("GITHUB_TOKEN", "ghp_x"), ("GITLAB_TOKEN", "glpat-x"), ("BITBUCKET_TOKEN", "u:x")];
+        let tokens = [
+            ("GITHUB_TOKEN", "ghp_x"),
+            ("GITLAB_TOKEN", "glpat-x"),
+            ("BITBUCKET_TOKEN", "u:x"),
+        ];
         let load = |selected: Option<&str>| {
-            let overrides = Overrides { selected_repository: selected.map(Into::into), ..Default::default() };
+            let overrides = Overrides {
+                selected_repository: selected.map(Into::into),
+                ..Default::default()
+            };
             let variable = |name: &str| {
                 let known = tokens.iter().find(|(known, _)| *known == name);
                 known
@@ -407,26 +547,48 @@ mod tests {
             Config::load(&overrides, variable).unwrap()
         };
         let given = |selected: Option<&str>, url: &str| {
-            environment(&load(selected).workspace, Some(&repository(url, None))).remove("GIT_CONFIG_KEY_0")
+            environment(&load(selected).workspace, Some(&repository(url, None)))
+                .remove("GIT_CONFIG_KEY_0")
         };
         for (url, key) in [
-            ("https://github.com/o/p.git", "url.https://x-access-token:ghp_x@github.com/.insteadOf"),
-            ("https://gitlab.com/o/p", "url.https://oauth2:glpat-x@gitlab.com/.insteadOf"),
-            ("https://bitbucket.org/o/p", "url.https://u:x@bitbucket.org/.insteadOf"),
+            (
+                "https://github.com/o/p.git",
+                "url.https://x-access-token:ghp_x@github.com/.insteadOf",
+            ),
+            (
+                "https://gitlab.com/o/p",
+                "url.https://oauth2:glpat-x@gitlab.com/.insteadOf",
+            ),
+            (
+                "https://bitbucket.org/o/p",
+                "url.https://u:x@bitbucket.org/.insteadOf",
+            ),
         ] {
             // Also when the conversation is resumed, which names no repository.
             assert_eq!(given(None, url).as_deref(), Some(key));
         }
-        for url in
-            ["http://github.com/o/p", "https://github.com.evil/o/p", "https://evil/github.com/p", "/srv/p"]
-        {
+        for url in [
+            "http://github.com/o/p",
+            "https://github.com.evil/o/p",
+            "https://evil/github.com/p",
+            "/srv/p",
+        ] {
             assert_eq!(given(None, url), None, "{url}");
         }
         // The user's own credentials win.
-        let own = given(Some("https://me:hunter2@github.com/o/p"), "https://github.com/o/p");
-        assert_eq!(own.as_deref(), Some("url.https://me:hunter2@github.com/.insteadOf"));
+        let own = given(
+            Some("https://me:hunter2@github.com/o/p"),
+            "https://github.com/o/p",
+        );
+        assert_eq!(
+            own.as_deref(),
+            Some("url.https://me:hunter2@github.com/.insteadOf")
+        );
         let secrets = credentials(&load(Some("https://me:hunter2@h/o/p")).workspace);
-        let mut secrets: Vec<_> = secrets.iter().map(|secret| secret.expose_secret()).collect();
+        let mut secrets: Vec<_> = secrets
+            .iter()
+            .map(|secret| secret.expose_secret())
+            .collect();
         secrets.sort_unstable();
         assert_eq!(secrets, ["ghp_x", "glpat-x", "hunter2", "u:x"]);
     }
@@ -437,7 +599,10 @@ mod tests {
                     { A = \"b\", GIT_AUTHOR_NAME = \"Me\", GIT_CONFIG_COUNT = \"2\" }\n";
         let config = config(Some("https://t@h/o/p"), file);
         let given = environment(&config.workspace, Some(&repository("https://h/o/p", None)));
-        let given: Vec<_> = given.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let given: Vec<_> = given
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
         assert_eq!(
             given,
             [
@@ -457,7 +622,10 @@ mod tests {
     fn folder_is_set_up_only_when_it_has_scripts_or_is_empty() {
         let folder = tempfile::tempdir().unwrap();
         let init = config(None, "[core]\ninit_git_in_empty_workspace = true\n");
-        assert_eq!(setup(&config(None, "").workspace, &here(folder.path())).unwrap(), None);
+        assert_eq!(
+            setup(&config(None, "").workspace, &here(folder.path())).unwrap(),
+            None
+        );
         assert_eq!(
             setup(&init.workspace, &here(folder.path())).unwrap(),
             Some(WorkspaceSetup::EmptyRepository)
@@ -465,6 +633,9 @@ mod tests {
         std::fs::create_dir(folder.path().join(".openhands")).unwrap();
         assert_eq!(setup(&init.workspace, &here(folder.path())).unwrap(), None);
         std::fs::write(folder.path().join(".openhands/setup.sh"), "").unwrap();
-        assert_eq!(setup(&init.workspace, &here(folder.path())).unwrap(), Some(WorkspaceSetup::Folder));
+        assert_eq!(
+            setup(&init.workspace, &here(folder.path())).unwrap(),
+            Some(WorkspaceSetup::Folder)
+        );
     }
 }

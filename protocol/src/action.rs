@@ -128,7 +128,8 @@ pub struct MessageAction {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct RunAction {
-    /// Shell command of any number of lines. If empty, waits for more output of the running command.
+    /// Shell command of any number of lines. If empty, waits for more output of the running
+    /// command.
     pub command: String,
     /// Whether the text is input for the running process; `C-c`, `C-d` and `C-z` are keys.
     #[serde(default, deserialize_with = "null_is_default")]
@@ -424,7 +425,8 @@ pub struct CondensationAction {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CondensationRequestAction {}
 
-/// A task of the agent's task list. Models do not keep to the schema, so a value that is no string is read as its JSON.
+/// A task of the agent's task list. Models do not keep to the schema, so a value that is no string
+/// is read as its JSON.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrackedTask {
     /// Its id.
@@ -479,7 +481,8 @@ impl ReadAction {
 }
 
 impl EditAction {
-    /// Creates an edit of `path` with the editor's `command`. The caller sets the command's arguments.
+    /// Creates an edit of `path` with the editor's `command`. The caller sets the command's
+    /// arguments.
     pub fn new(path: impl Into<String>, command: EditCommand) -> Self {
         Self {
             path: path.into(),
@@ -499,7 +502,8 @@ impl EditAction {
 
     /// Whether this is a draft that a model still has to turn into an edit with a `command`.
     pub fn is_draft(&self) -> bool {
-        self.impl_source == FileImplementation::LlmBasedEdit && self.command == EditCommand::Unspecified
+        self.impl_source == FileImplementation::LlmBasedEdit
+            && self.command == EditCommand::Unspecified
     }
 }
 
@@ -536,7 +540,8 @@ impl Action {
         }
     }
 
-    /// Returns the state of the confirmation. Only two kinds have such a field in V0; the others count as confirmed.
+    /// Returns the state of the confirmation. Only two kinds have such a field in V0; the others
+    /// count as confirmed.
     pub fn confirmation_state(&self) -> ConfirmationState {
         match self {
             Self::Run(action) => action.confirmation_state,
@@ -548,8 +553,12 @@ impl Action {
     /// Marks the action as waiting for confirmation, on the two kinds that have such a field in V0.
     pub fn await_confirmation(&mut self) {
         match self {
-            Self::Run(action) => action.confirmation_state = ConfirmationState::AwaitingConfirmation,
-            Self::RunIpython(action) => action.confirmation_state = ConfirmationState::AwaitingConfirmation,
+            Self::Run(action) => {
+                action.confirmation_state = ConfirmationState::AwaitingConfirmation
+            }
+            Self::RunIpython(action) => {
+                action.confirmation_state = ConfirmationState::AwaitingConfirmation
+            }
             _ => {}
         }
     }
@@ -566,21 +575,27 @@ impl Action {
             Self::Write(action) => format!("Writing file: {}", action.path),
             Self::Edit(action) => format!("Editing file: {}", action.path),
             Self::Browse(action) => format!("Browsing {}", action.url),
-            Self::BrowseInteractive(action) => format!("In the browser: {}", action.browser_actions),
+            Self::BrowseInteractive(action) => {
+                format!("In the browser: {}", action.browser_actions)
+            }
             Self::CallToolMcp(action) => format!("Calling the MCP tool {}", action.name),
             Self::Delegate(action) => format!("Delegating the task to {}", action.agent),
             Self::Think(action) => format!("Thinking: {}", action.thought),
             Self::Finish(action) if action.final_thought.is_empty() => "The task is done.".into(),
             Self::Finish(action) => action.final_thought.clone(),
             Self::Reject(_) => "The agent refuses the task.".into(),
-            Self::ChangeAgentState(action) => format!("Agent state changed to {}", action.agent_state),
+            Self::ChangeAgentState(action) => {
+                format!("Agent state changed to {}", action.agent_state)
+            }
             Self::Recall(action) => format!("Looking for knowledge on: {}", action.query),
             Self::Condensation(action) => match &action.summary {
                 Some(summary) => format!("Summary: {summary}"),
                 None => "Older events are dropped from the agent's view.".into(),
             },
             Self::CondensationRequest(_) => "Asking for a condensation of the history.".into(),
-            Self::TaskTracking(action) => format!("Task list with {} entries", action.task_list.len()),
+            Self::TaskTracking(action) => {
+                format!("Task list with {} entries", action.task_list.len())
+            }
             Self::LoopRecovery(_) => "Leaving a loop".into(),
         }
     }

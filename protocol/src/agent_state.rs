@@ -37,7 +37,8 @@ pub enum AgentState {
     UserRejected,
     /// Waiting because the model's provider limits the rate of requests.
     RateLimited,
-    /// A state unknown to this version. Occurs only in events that are read, where V0 accepts any name.
+    /// A state unknown to this version. Occurs only in events that are read, where V0 accepts any
+    /// name.
     #[serde(skip_deserializing)]
     Unknown,
 }
@@ -66,12 +67,15 @@ impl AgentState {
     /// Returns the state with this name on the wire. [`Self::Unknown`] if no state has it.
     pub fn from_name(name: &str) -> Self {
         let name = name.into_deserializer();
-        Self::deserialize::<StrDeserializer<'_, serde::de::value::Error>>(name).unwrap_or(Self::Unknown)
+        Self::deserialize::<StrDeserializer<'_, serde::de::value::Error>>(name)
+            .unwrap_or(Self::Unknown)
     }
 
     /// For `deserialize_with` in events: an unknown name becomes [`Self::Unknown`].
     pub(crate) fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::from_name(&Cow::<'de, str>::deserialize(deserializer)?))
+        Ok(Self::from_name(&Cow::<'de, str>::deserialize(
+            deserializer,
+        )?))
     }
 }
 

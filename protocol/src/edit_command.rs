@@ -42,9 +42,18 @@ impl EditCommand {
 
 impl From<String> for EditCommand {
     fn from(name: String) -> Self {
-        let known =
-            [Self::Unspecified, Self::View, Self::Create, Self::StrReplace, Self::Insert, Self::UndoEdit];
-        known.into_iter().find(|command| command.as_str() == name).unwrap_or(Self::Unknown(name))
+        let known = [
+            Self::Unspecified,
+            Self::View,
+            Self::Create,
+            Self::StrReplace,
+            Self::Insert,
+            Self::UndoEdit,
+        ];
+        known
+            .into_iter()
+            .find(|command| command.as_str() == name)
+            .unwrap_or(Self::Unknown(name))
     }
 }
 
@@ -69,9 +78,21 @@ mod tests {
 
     #[test]
     fn any_name_of_a_command_round_trips() {
-        for name in ["", "view", "create", "str_replace", "insert", "undo_edit", "View", "rename"] {
+        for name in [
+            "",
+            "view",
+            "create",
+            "str_replace",
+            "insert",
+            "undo_edit",
+            "View",
+            "rename",
+        ] {
             let command = EditCommand::from(name.to_owned());
-            assert_eq!(matches!(command, EditCommand::Unknown(_)), ["View", "rename"].contains(&name));
+            assert_eq!(
+                matches!(command, EditCommand::Unknown(_)),
+                ["View", "rename"].contains(&name)
+            );
             assert_eq!(serde_json::to_value(&command).unwrap(), name);
         }
     }

@@ -18,8 +18,11 @@ pub enum IdError {
     Character(char),
 }
 
-/// The index of an event in its conversation's log, from 0, without gaps. The default is that of the first event.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// The index of an event in its conversation's log, from 0, without gaps. The default is that of
+/// the first event.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct EventId(pub u64);
 
@@ -59,7 +62,8 @@ macro_rules! text_id {
         pub struct $name(String);
 
         impl $name {
-            /// Returns the id as text: letters, digits, `-`, `_` and `.`, hence safe as a file name and in a URL.
+            /// Returns the id as text: letters, digits, `-`, `_` and `.`, hence safe as a file name
+            /// and in a URL.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -115,7 +119,8 @@ text_id!(
     ProcessId
 );
 text_id!(
-    /// Identifies one run of an action server. If it changes under the same address, everything that ran is lost.
+    /// Identifies one run of an action server. If it changes under the same address, everything
+    /// that ran is lost.
     BootId
 );
 text_id!(
@@ -140,8 +145,8 @@ impl Default for SessionName {
 }
 
 impl ActionId {
-    /// Returns the sandbox's id for the action that the log holds as `event`. It is derived, so that a host that
-    /// restarts after a crash re-attaches to the same action.
+    /// Returns the sandbox's id for the action that the log holds as `event`. It is derived, so
+    /// that a host that restarts after a crash re-attaches to the same action.
     pub fn for_event(conversation: &ConversationId, event: EventId) -> Self {
         Self(format!("{conversation}.{event}"))
     }
@@ -154,7 +159,10 @@ fn check(text: &str) -> Result<(), IdError> {
     if text.starts_with('.') {
         return Err(IdError::Character('.'));
     }
-    match text.chars().find(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(*c))) {
+    match text
+        .chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || "-_.".contains(*c)))
+    {
         Some(other) => Err(IdError::Character(other)),
         None => Ok(()),
     }

@@ -3,7 +3,8 @@
 /// Serializes the fields of a kind, without its name.
 pub(crate) struct Fields<'a, K>(pub(crate) &'a K);
 
-/// Declares an enum of event kinds. Each variant holds a struct that (de)serializes as the kind's `args` or `extras`.
+/// Declares an enum of event kinds. Each variant holds a struct that (de)serializes as the kind's
+/// `args` or `extras`.
 macro_rules! kinds {
     (
         $(#[$meta:meta])*
@@ -36,7 +37,8 @@ macro_rules! kinds {
             /// Reads the fields of `kind`.
             ///
             /// # Errors
-            /// The kind is unknown, or a field is missing or has the wrong type; the error names its path.
+            /// The kind is unknown, or a field is missing or has the wrong type; the error names
+            /// its path.
             pub(crate) fn from_fields(
                 kind: &str,
                 fields: &serde_json::Value,
@@ -49,7 +51,8 @@ macro_rules! kinds {
         }
 
         impl $name {
-            /// Reads the fields of `kind` in the current format. Fast, with errors that carry no detail.
+            /// Reads the fields of `kind` in the current format. Fast, with errors that carry no
+            /// detail.
             pub(crate) fn from_current<'de, D: serde::Deserializer<'de>>(
                 kind: &str,
                 fields: D,

@@ -1,4 +1,5 @@
-//! Deserialization helpers for the dialects of V0's versions: null in place of a default, errors with field paths.
+//! Deserialization helpers for the dialects of V0's versions: null in place of a default, errors
+//! with field paths.
 
 use std::fmt;
 
@@ -25,17 +26,25 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_else(|| T::from(-1)))
 }
 
-/// For `deserialize_with` together with a default of −1: null means −1. Python's integers are unbounded, so an integer
-/// that does not fit into 64 bits saturates.
-pub(crate) fn integer_or_minus_one<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+/// For `deserialize_with` together with a default of −1: null means −1. Python's integers are
+/// unbounded, so an integer that does not fit into 64 bits saturates.
+pub(crate) fn integer_or_minus_one<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<i64, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(-1),
-        Value::Number(number) => Ok(number.as_i64().or_else(|| Some(number.as_f64()? as i64)).unwrap_or(-1)),
-        other => Err(D::Error::custom(format!("invalid type: {other}, expected an integer"))),
+        Value::Number(number) => Ok(number
+            .as_i64()
+            .or_else(|| Some(number.as_f64()? as i64))
+            .unwrap_or(-1)),
+        other => Err(D::Error::custom(format!(
+            "invalid type: {other}, expected an integer"
+        ))),
     }
 }
 
-/// For `deserialize_with` together with `default`: a string as is, null as an empty string, any other value as its JSON.
+/// For `deserialize_with` together with `default`: a string as is, null as an empty string, any
+/// other value as its JSON.
 pub(crate) fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     Ok(match Value::deserialize(deserializer)? {
         Value::Null => String::new(),
@@ -44,10 +53,12 @@ pub(crate) fn text_or_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result
     })
 }
 
-/// Maximum length of a list of strings. An empty string takes eight times as much memory as JSON text.
+/// Maximum length of a list of strings. An empty string takes eight times as much memory as JSON
+/// text.
 const MAX_TEXTS: usize = 10_000;
 
-/// For `deserialize_with` together with `default`: a list of at most [`MAX_TEXTS`] strings, null as `None`.
+/// For `deserialize_with` together with `default`: a list of at most [`MAX_TEXTS`] strings, null as
+/// `None`.
 pub(crate) fn bounded_texts<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error> {
@@ -79,8 +90,8 @@ pub(crate) fn bounded_texts<'de, D: Deserializer<'de>>(
     deserializer.deserialize_any(BoundedTexts)
 }
 
-/// Deserializes `value`, which is at the path `under` of an event. An empty path is the event itself. A `&Map` compiles to
-/// half the code of a `&Value`.
+/// Deserializes `value`, which is at the path `under` of an event. An empty path is the event
+/// itself. A `&Map` compiles to half the code of a `&Value`.
 pub(crate) fn read<'de, T: DeserializeOwned>(
     under: &str,
     value: impl Deserializer<'de, Error = serde_json::Error>,
@@ -92,6 +103,9 @@ pub(crate) fn read<'de, T: DeserializeOwned>(
             ("", inner) => inner.to_owned(),
             (under, inner) => format!("{under}.{inner}"),
         };
-        EventError::Malformed { field, problem: error.into_inner().to_string() }
+        EventError::Malformed {
+            field,
+            problem: error.into_inner().to_string(),
+        }
     })
 }

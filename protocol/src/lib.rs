@@ -1,9 +1,9 @@
-//! The types that cross process boundaries: V0's events, the API of the action server, and V0's API for clients of the host
-//! server.
+//! The types that cross process boundaries: V0's events, the API of the action server, and V0's API
+//! for clients of the host server.
 //!
-//! Data types only. No runtime, no HTTP, no clock: the caller supplies times and ids. An event read from V0's JSON
-//! serializes to the same JSON, also if an older version of V0 wrote it (see `event::variance`). The exception is
-//! `message`, which is derived text.
+//! Data types only. No runtime, no HTTP, no clock: the caller supplies times and ids. An event read
+//! from V0's JSON serializes to the same JSON, also if an older version of V0 wrote it (see
+//! `event::variance`). The exception is `message`, which is derived text.
 
 mod edit_command;
 mod kinds;

@@ -85,8 +85,8 @@ pub struct TokenUsage {
 }
 
 impl Metrics {
-    /// Returns the totals without the list of calls. Events hold only these, so that their length does not grow with the
-    /// conversation.
+    /// Returns the totals without the list of calls. Events hold only these, so that their length
+    /// does not grow with the conversation.
     #[must_use]
     pub fn totals(&self) -> Self {
         Self {

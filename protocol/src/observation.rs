@@ -130,8 +130,13 @@ pub struct CommandMetadata {
     /// A notice after the content.
     #[serde(default, deserialize_with = "null_is_default")]
     pub suffix: String,
-    /// Whether the kernel's OOM killer has been active since the shell's last command. Not part of V0; omitted if false.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "std::ops::Not::not")]
+    /// Whether the kernel's OOM killer has been active since the shell's last command. Not part of
+    /// V0; omitted if false.
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub out_of_memory: bool,
 }
 
@@ -163,8 +168,8 @@ pub struct RunIpythonObservation {
 }
 
 impl RunIpythonObservation {
-    /// Returns the cell's output: an observation's content without the trailing lines on the kernel's working directory and
-    /// interpreter.
+    /// Returns the cell's output: an observation's content without the trailing lines on the
+    /// kernel's working directory and interpreter.
     pub fn without_kernel_info(content: &str) -> &str {
         let info = content.rfind("\n[Jupyter current working directory: ");
         info.and_then(|at| content.get(..at)).unwrap_or(content)
@@ -358,7 +363,11 @@ pub struct McpObservation {
     #[serde(default, deserialize_with = "null_is_default")]
     pub arguments: Map<String, Value>,
     /// Images of the result, as data URLs. Not part of V0.
-    #[serde(default, deserialize_with = "null_is_default", skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "null_is_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     pub image_urls: Vec<String>,
 }
 
@@ -388,12 +397,21 @@ impl Observation {
 
     /// Creates an observation with a text for the agent.
     pub fn new(content: impl Into<String>, kind: impl Into<ObservationKind>) -> Self {
-        Self { content: content.into(), kind: kind.into() }
+        Self {
+            content: content.into(),
+            kind: kind.into(),
+        }
     }
 
-    /// Creates the observation of a failed action: `content` is for the agent, `error_id` for programs.
+    /// Creates the observation of a failed action: `content` is for the agent, `error_id` for
+    /// programs.
     pub fn error(content: impl Into<String>, error_id: impl Into<String>) -> Self {
-        Self::new(content, ErrorObservation { error_id: error_id.into() })
+        Self::new(
+            content,
+            ErrorObservation {
+                error_id: error_id.into(),
+            },
+        )
     }
 
     /// Serializes its fields, in the format of both the action server's API and the event log.
@@ -422,7 +440,10 @@ impl Observation {
         match &self.kind {
             ObservationKind::Null(_) => "No observation".into(),
             ObservationKind::Run(run) => {
-                format!("Command `{}` executed with exit code {}.", run.command, run.metadata.exit_code)
+                format!(
+                    "Command `{}` executed with exit code {}.",
+                    run.command, run.metadata.exit_code
+                )
             }
             ObservationKind::RunIpython(_) => "The cell was executed.".into(),
             ObservationKind::Read(read) => format!("Read the file {}.", read.path),
@@ -460,8 +481,8 @@ impl Observation {
     }
 }
 
-/// Serializes as V0's `{observation, content, extras, message, success?}`, without the id and timestamp that an event of
-/// a log has.
+/// Serializes as V0's `{observation, content, extras, message, success?}`, without the id and
+/// timestamp that an event of a log has.
 impl Serialize for Observation {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;

@@ -1,19 +1,24 @@
 //! Converts the output of Python's `json` module to JSON that `serde_json` accepts.
 //!
-//! Python writes `NaN` and `Infinity`, which are not JSON, and escapes of unpaired surrogates, which no Rust string can
-//! hold. `serde_json` rejects the whole document for one of them and has no option to accept them. A parser that does
-//! would be a second JSON parser in the program. Replacing only these tokens is one pass without recursion, and
-//! `serde_json` still validates the rest.
+//! Python writes `NaN` and `Infinity`, which are not JSON, and escapes of unpaired surrogates,
+//! which no Rust string can hold. `serde_json` rejects the whole document for one of them and has
+//! no option to accept them. A parser that does would be a second JSON parser in the program.
+//! Replacing only these tokens is one pass without recursion, and `serde_json` still validates the
+//! rest.
 
 use std::borrow::Cow;
 
-/// Replaces the tokens that only Python writes: a non-finite number becomes `null`, an unpaired surrogate U+FFFD.
-/// Borrows `text` if it has none of them. The result is at most a third longer.
+/// Replaces the tokens that only Python writes: a non-finite number becomes `null`, an unpaired
+/// surrogate U+FFFD. Borrows `text` if it has none of them. The result is at most a third longer.
 pub fn to_json(text: &[u8]) -> Cow<'_, [u8]> {
     let mut json = Vec::new();
     let (mut rest, mut uncopied, mut is_in_string) = (text, text, false);
     while let Some(first) = rest.first() {
-        let (length, replacement) = if is_in_string { string_token(rest) } else { token(rest) };
+        let (length, replacement) = if is_in_string {
+            string_token(rest)
+        } else {
+            token(rest)
+        };
         is_in_string ^= *first == b'"';
         if let Some(replacement) = replacement {
             json.extend_from_slice(&uncopied[..uncopied.len() - rest.len()]);
@@ -41,9 +46,13 @@ fn token(text: &[u8]) -> PythonToken {
         [b'-', ..] if text.starts_with(b"-Infinity") => (9, NULL),
         [b'-' | b'0'..=b'9', ..] => {
             let length = text.iter().take_while(is_number).count();
-            let number =
-                std::str::from_utf8(&text[..length]).ok().and_then(|number| number.parse::<f64>().ok());
-            (length, NULL.filter(|_| number.is_some_and(f64::is_infinite)))
+            let number = std::str::from_utf8(&text[..length])
+                .ok()
+                .and_then(|number| number.parse::<f64>().ok());
+            (
+                length,
+                NULL.filter(|_| number.is_some_and(f64::is_infinite)),
+            )
         }
         _ => (1, None),
     }
@@ -51,7 +60,9 @@ fn token(text: &[u8]) -> PythonToken {
 
 fn string_token(text: &[u8]) -> PythonToken {
     match (code_unit(text), text) {
-        (Some(0xD800..=0xDBFF), _) if matches!(text.get(6..).and_then(code_unit), Some(0xDC00..=0xDFFF)) => {
+        (Some(0xD800..=0xDBFF), _)
+            if matches!(text.get(6..).and_then(code_unit), Some(0xDC00..=0xDFFF)) =>
+        {
             (12, None)
         }
         (Some(0xD800..=0xDFFF), _) => (6, Some(b"\\ufffd")),
@@ -81,7 +92,10 @@ mod tests {
     #[test]
     fn tokens_that_only_python_has_are_replaced() {
         for (text, expected) in [
-            ("[NaN, Infinity, -Infinity, 1e999, -1e999]", json!([null, null, null, null, null])),
+            (
+                "[NaN, Infinity, -Infinity, 1e999, -1e999]",
+                json!([null, null, null, null, null]),
+            ),
             (
                 r#"{"a\ud83d": "\udE00b", "c": "\ud83d\ud83d\ude00"}"#,
                 json!({"a\u{fffd}": "\u{fffd}b", "c": "\u{fffd}😀"}),
@@ -90,7 +104,10 @@ mod tests {
                 r#"["NaN \"Infinity", NaN, "\\", NaN, "\\\ud800"]"#,
                 json!(["NaN \"Infinity", null, "\\", null, "\\\u{fffd}"]),
             ),
-            (r#"["\\ud800 1e999", "\"-Infinity"]"#, json!(["\\ud800 1e999", "\"-Infinity"])),
+            (
+                r#"["\\ud800 1e999", "\"-Infinity"]"#,
+                json!(["\\ud800 1e999", "\"-Infinity"]),
+            ),
         ] {
             assert_eq!(read(text).unwrap(), expected, "{text}");
         }
@@ -115,7 +132,15 @@ mod tests {
 
     #[test]
     fn invalid_json_stays_invalid() {
-        for text in ["[NaNNaN]", "[-NaN]", "[Infinit]", "[1e999e9]", "[\"\\ud8\"]", "[+Infinity]", "\"\n\""] {
+        for text in [
+            "[NaNNaN]",
+            "[-NaN]",
+            "[Infinit]",
+            "[1e999e9]",
+            "[\"\\ud8\"]",
+            "[+Infinity]",
+            "\"\n\"",
+        ] {
             read(text).unwrap_err();
         }
     }

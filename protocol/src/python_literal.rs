@@ -1,14 +1,15 @@
 //! Parses a dictionary in the format of Python's `repr`.
 //!
-//! Hand-written because the crate `py_literal` recurses without a limit and brings a parser generator and big integers
-//! into the action server, which links this crate. Supports only values that JSON has, nested at most [`MAX_DEPTH`]
-//! deep. Evaluates nothing.
+//! Hand-written because the crate `py_literal` recurses without a limit and brings a parser
+//! generator and big integers into the action server, which links this crate. Supports only values
+//! that JSON has, nested at most [`MAX_DEPTH`] deep. Evaluates nothing.
 
 use serde_json::{Map, Value};
 
 const MAX_DEPTH: usize = 16;
 
-/// Parses `text`. `None` if it is not a single dictionary with string keys, or holds a value that JSON does not have.
+/// Parses `text`. `None` if it is not a single dictionary with string keys, or holds a value that
+/// JSON does not have.
 pub(crate) fn parse_dict(text: &str) -> Option<Map<String, Value>> {
     let mut parser = PythonLiteralParser { rest: text };
     let value = parser.value(MAX_DEPTH)?;
@@ -84,7 +85,10 @@ impl<'a> PythonLiteralParser<'a> {
     /// `None`, `True`, `False` or a number.
     fn keyword_or_number(&mut self) -> Option<Value> {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
-        let end = self.rest.find(|letter| !is_part(letter)).unwrap_or(self.rest.len());
+        let end = self
+            .rest
+            .find(|letter| !is_part(letter))
+            .unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
         match word {
@@ -151,7 +155,14 @@ impl<'a> PythonLiteralParser<'a> {
     fn octal(&mut self, first: char) -> Option<char> {
         let mut value = first.to_digit(8)?;
         for _ in 0..2 {
-            let Some(digit) = self.rest.chars().next().and_then(|letter| letter.to_digit(8)) else { break };
+            let Some(digit) = self
+                .rest
+                .chars()
+                .next()
+                .and_then(|letter| letter.to_digit(8))
+            else {
+                break;
+            };
             self.next();
             value = value * 8 + digit;
         }
@@ -172,7 +183,8 @@ mod tests {
     #[test]
     fn dict_is_parsed_as_python_evaluates_it() {
         let text = r#" {'a': 'it\'s', "b": "\"\\\x41\u00e9\U0001f600\n", 'c': [1, -2, 0.5,], 'd': (None, True), 'e': {}, } "#;
-        let expected = json!({"a": "it's", "b": "\"\\Aé😀\n", "c": [1, -2, 0.5], "d": [null, true], "e": {}});
+        let expected =
+            json!({"a": "it's", "b": "\"\\Aé😀\n", "c": [1, -2, 0.5], "d": [null, true], "e": {}});
         assert_eq!(read(text), Some(expected));
         assert_eq!(read("{}"), Some(json!({})));
         assert_eq!(

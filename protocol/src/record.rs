@@ -1,6 +1,7 @@
 //! Glovebox's own events: the parts of a conversation's state for which V0 has no event.
 //!
-//! They are stored and read like V0's, under the key `record`. V0's routes and sockets do not serve them.
+//! They are stored and read like V0's, under the key `record`. V0's routes and sockets do not serve
+//! them.
 
 use serde::{Deserialize, Serialize};
 
@@ -59,25 +60,38 @@ pub struct ConversationStarted {
     pub image: Option<String>,
     /// The folder of the host that is the workspace. `None` for a new one.
     pub workspace: Option<String>,
-    /// The network of its sandboxes: `none`, `host`, or the name of one of the container engine's. `None` in older logs.
+    /// The network of its sandboxes: `none`, `host`, or the name of one of the container engine's.
+    /// `None` in older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// How the workspace of each new sandbox is set up before the agent's first step. `None` in older logs.
+    /// How the workspace of each new sandbox is set up before the agent's first step. `None` in
+    /// older logs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub setup: Option<WorkspaceSetup>,
-    /// Whether a step fails instead of truncating a history that exceeds the model's context window. Older logs lack it: no.
-    #[serde(rename = "keeps_whole_history", default, skip_serializing_if = "std::ops::Not::not")]
+    /// Whether a step fails instead of truncating a history that exceeds the model's context
+    /// window. Older logs lack it: no.
+    #[serde(
+        rename = "keeps_whole_history",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub history_truncation_disabled: bool,
     /// Whether an agent that repeats itself is not stopped. Older logs lack it: no.
-    #[serde(rename = "lets_loops_be", default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(
+        rename = "lets_loops_be",
+        default,
+        skip_serializing_if = "std::ops::Not::not"
+    )]
     pub stuck_detection_disabled: bool,
     /// The conversation that this one was forked from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forked_from: Option<ForkedFrom>,
-    /// The user of a server who owns it. `None` if it is the operator's, as those of the command line are.
+    /// The user of a server who owns it. `None` if it is the operator's, as those of the command
+    /// line are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<UserId>,
-    /// Where the repository of the setup is hosted. `None` if the user did not choose it by its provider.
+    /// Where the repository of the setup is hosted. `None` if the user did not choose it by its
+    /// provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_provider: Option<GitProvider>,
     /// What created it. `None` for the command line.
@@ -145,7 +159,8 @@ pub struct ForkedFrom {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "snake_case")]
 pub enum WorkspaceSetup {
-    /// A repository is cloned into a folder of the workspace. Then its setup script runs and its commit hook is installed.
+    /// A repository is cloned into a folder of the workspace. Then its setup script runs and its
+    /// commit hook is installed.
     Repository {
         /// The URL passed to git, without credentials.
         url: String,
@@ -308,8 +323,8 @@ pub enum FeedbackPermissions {
 /// A model turned the draft that its agent wrote into an edit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EditDrafted {
-    /// The edit that the sandbox performs in place of the draft. `None` if the model's response was unusable; its cost
-    /// still counts.
+    /// The edit that the sandbox performs in place of the draft. `None` if the model's response was
+    /// unusable; its cost still counts.
     pub edit: Option<EditAction>,
 }
 
@@ -322,8 +337,18 @@ mod tests {
     #[test]
     fn trigger_name_is_its_json() {
         use ConversationTrigger::*;
-        let all =
-            [Resolver, Gui, SuggestedTask, Api, Slack, MicroagentManagement, Jira, JiraDc, Linear, Bitbucket];
+        let all = [
+            Resolver,
+            Gui,
+            SuggestedTask,
+            Api,
+            Slack,
+            MicroagentManagement,
+            Jira,
+            JiraDc,
+            Linear,
+            Bitbucket,
+        ];
         for trigger in all {
             assert_eq!(json!(trigger), json!(trigger.as_str()));
             assert_eq!(

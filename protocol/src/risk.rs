@@ -4,7 +4,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// V0's security risk: −1, 0, 1 or 2 on the wire.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(try_from = "i64", into = "i64")]
 pub enum SecurityRisk {
     /// Not assessed.
@@ -34,8 +36,12 @@ impl utoipa::ToSchema for SecurityRisk {}
 impl SecurityRisk {
     /// For `deserialize_with` in events: like V0, reads an unknown risk as [`Self::Unknown`].
     pub(crate) fn or_unknown<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let number = Value::deserialize(deserializer)?.as_f64().filter(|number| number.fract() == 0.0);
-        Ok(number.and_then(|number| Self::try_from(number as i64).ok()).unwrap_or_default())
+        let number = Value::deserialize(deserializer)?
+            .as_f64()
+            .filter(|number| number.fract() == 0.0);
+        Ok(number
+            .and_then(|number| Self::try_from(number as i64).ok())
+            .unwrap_or_default())
     }
 }
 

@@ -21,10 +21,11 @@ pub struct ToolCallMetadata {
     pub total_calls_in_response: u64,
 }
 
-/// A model's response as its original JSON text: fields unknown to us must go back to the provider unchanged.
+/// A model's response as its original JSON text: fields unknown to us must go back to the provider
+/// unchanged.
 ///
-/// Most responses of a log are never inspected, so the text is parsed only on demand. All events of one response share the
-/// text, so clones are cheap. Two responses are equal if their texts are.
+/// Most responses of a log are never inspected, so the text is parsed only on demand. All events of
+/// one response share the text, so clones are cheap. Two responses are equal if their texts are.
 #[derive(Clone)]
 pub struct ModelResponseText(Arc<RawValue>);
 
@@ -50,7 +51,9 @@ impl ModelResponseText {
 impl From<&Value> for ModelResponseText {
     fn from(response: &Value) -> Self {
         // Every value serializes.
-        Self(Arc::from(serde_json::value::to_raw_value(response).unwrap_or_default()))
+        Self(Arc::from(
+            serde_json::value::to_raw_value(response).unwrap_or_default(),
+        ))
     }
 }
 
@@ -84,8 +87,9 @@ impl<'de> Deserialize<'de> for ModelResponseText {
     }
 }
 
-/// Deserializes from any JSON that a [`Value`] can hold, without building it. Unlike [`serde::de::IgnoredAny`] it rejects
-/// excessive depth, numbers out of range and unpaired surrogates.
+/// Deserializes from any JSON that a [`Value`] can hold, without building it. Unlike
+/// [`serde::de::IgnoredAny`] it rejects excessive depth, numbers out of range and unpaired
+/// surrogates.
 struct ValidatedJson;
 
 impl<'de> Deserialize<'de> for ValidatedJson {
@@ -157,7 +161,10 @@ mod tests {
         let mut valid = 0;
         for text in texts {
             let raw: &RawValue = serde_json::from_str(text).unwrap();
-            let (response, value) = (ModelResponseText::new(raw), serde_json::from_str::<Value>(text));
+            let (response, value) = (
+                ModelResponseText::new(raw),
+                serde_json::from_str::<Value>(text),
+            );
             assert_eq!(response.is_ok(), value.is_ok(), "{text}");
             if let (Ok(response), Ok(value)) = (response, value) {
                 assert_eq!((response.as_str(), response.to_value()), (text, value));

@@ -46,7 +46,10 @@ impl Script {
     pub(crate) fn new(responses: Vec<Value>) -> Self {
         let steps = u32::try_from(responses.len()).unwrap();
         let script = json!({"responses": responses}).to_string();
-        Self { llm: Arc::new(ScriptedLlm::from_json(&script).unwrap()), steps }
+        Self {
+            llm: Arc::new(ScriptedLlm::from_json(&script).unwrap()),
+            steps,
+        }
     }
 }
 
@@ -90,6 +93,11 @@ pub(crate) async fn start(
         ..Default::default()
     };
     let conversation = Conversation::start(parts, id, started).await.unwrap();
-    conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+    conversation
+        .send_message(MessageAction {
+            content: "work".into(),
+            ..Default::default()
+        })
+        .unwrap();
     conversation
 }

@@ -1,6 +1,8 @@
-//! Sandboxes in containers: creation up to the first result, compared with `docker run`, the warm pool, and a round trip.
+//! Sandboxes in containers: creation up to the first result, compared with `docker run`, the warm
+//! pool, and a round trip.
 //!
-//! Creation and `docker run` are measured in turns, so that other load affects them equally. Skipped without an engine.
+//! Creation and `docker run` are measured in turns, so that other load affects them equally.
+//! Skipped without an engine.
 
 use std::time::{Duration, Instant};
 
@@ -65,15 +67,22 @@ pub(crate) async fn measure(report: BenchmarkReport) {
             quantile_ms(&mut answered, 0.5),
             "ms",
         ),
-        Figure::below("HTTP round trip over exec stdio, p50", quantile_ms(&mut trips, 0.5), "ms", 1.0),
+        Figure::below(
+            "HTTP round trip over exec stdio, p50",
+            quantile_ms(&mut trips, 0.5),
+            "ms",
+            1.0,
+        ),
     ]);
 }
 
 async fn docker_run(backend: &DockerBackend) -> Duration {
     let image = backend.image().unwrap_or_default();
     let started = Instant::now();
-    let status =
-        Command::new("docker").args(["run", "--rm", "--network", "none", &image, "true"]).status().await;
+    let status = Command::new("docker")
+        .args(["run", "--rm", "--network", "none", &image, "true"])
+        .status()
+        .await;
     assert!(status.unwrap().success());
     started.elapsed()
 }
@@ -94,18 +103,25 @@ async fn remove(provider: &dyn SandboxProvider, sandbox: Box<dyn Sandbox>) {
     provider.destroy(&id).await.unwrap();
 }
 
-/// Measures sandboxes from the warm pool: the times until they are created, and until they have run their first command.
+/// Measures sandboxes from the warm pool: the times until they are created, and until they have run
+/// their first command.
 async fn warm_pool(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Vec<Duration>) {
     let provider = DockerProvider::new(DockerConfig {
         owner: format!("bench-{}", std::process::id()),
-        pool: Some(Pool { size: POOL_SIZE, image: None }),
+        pool: Some(Pool {
+            size: POOL_SIZE,
+            image: None,
+        }),
         ..backend.config()
     });
     let (mut created, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         wait_until_full(&provider).await;
         for _ in 0..POOL_SIZE {
-            let spec = SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) };
+            let spec = SandboxSpec {
+                resources: ResourceLimits::default(),
+                ..spec(backend)
+            };
             let started = Instant::now();
             let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
             let creation_time = started.elapsed();
@@ -125,17 +141,26 @@ async fn warm_pool(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Ve
 async fn wait_until_full(provider: &DockerProvider) {
     let is_full = async || {
         let entries = provider.list().await.unwrap();
-        entries.iter().filter(|entry| entry.condition == SandboxState::Running).count() == POOL_SIZE
+        entries
+            .iter()
+            .filter(|entry| entry.condition == SandboxState::Running)
+            .count()
+            == POOL_SIZE
     };
     while !is_full().await {
         sleep(Duration::from_millis(50)).await;
     }
-    // The last entry runs but may not be connected yet. A sandbox that is created meanwhile does not come from the pool.
+    // The last entry runs but may not be connected yet. A sandbox that is created meanwhile does
+    // not come from the pool.
     sleep(Duration::from_millis(300)).await;
 }
 
 /// Measures requests that do nothing: cancels of an unknown action.
-async fn round_trips(provider: &dyn SandboxProvider, backend: &DockerBackend, count: usize) -> Vec<Duration> {
+async fn round_trips(
+    provider: &dyn SandboxProvider,
+    backend: &DockerBackend,
+    count: usize,
+) -> Vec<Duration> {
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     let mut trips = Vec::new();
     for _ in 0..count {

@@ -1,13 +1,15 @@
 //! Programs without a terminal, and files: the action server compared with direct calls.
 //!
-//! 10 MB of output: the server also retains it until it is acknowledged, in files beyond 1.5 MB. It took 1.28 to 1.46 times as
-//! long as the pipe in six of seven runs on two shared cores, and 2.7 times in one, while the disk was busy. The minimum, a
-//! handler that forwards reads of 64 KiB from the pipe, took 1.1 to 1.4 times as long, and 1.3 to 1.5 times with a file.
-//! According to `perf` most of it is copying in the kernel: out of the pipe, into the file and into the socket. A slow client
-//! reads about half of the output from the file.
+//! 10 MB of output: the server also retains it until it is acknowledged, in files beyond 1.5 MB. It
+//! took 1.28 to 1.46 times as long as the pipe in six of seven runs on two shared cores, and 2.7
+//! times in one, while the disk was busy. The minimum, a handler that forwards reads of 64 KiB from
+//! the pipe, took 1.1 to 1.4 times as long, and 1.3 to 1.5 times with a file. According to `perf`
+//! most of it is copying in the kernel: out of the pipe, into the file and into the socket. A slow
+//! client reads about half of the output from the file.
 //!
-//! A pause of 0.3 ms after each short read, for fewer wake-ups, made no difference: 1.39 to 1.82 with it, 1.24 to 1.40 without,
-//! in turns. The program was suspended meanwhile, and each of its writes woke the server anyway.
+//! A pause of 0.3 ms after each short read, for fewer wake-ups, made no difference: 1.39 to 1.82
+//! with it, 1.24 to 1.40 without, in turns. The program was suspended meanwhile, and each of its
+//! writes woke the server anyway.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -46,7 +48,11 @@ pub(crate) async fn measure(report: BenchmarkReport) {
 }
 
 fn exec(client: &mut HttpClient, id: &str, argv: &[&str], query: &str) -> Vec<u8> {
-    client.ask("POST", &format!("/v1/processes/{id}{query}"), &json!({"argv": argv}).to_string())
+    client.ask(
+        "POST",
+        &format!("/v1/processes/{id}{query}"),
+        &json!({"argv": argv}).to_string(),
+    )
 }
 
 fn one_shot(
@@ -59,7 +65,13 @@ fn one_shot(
     let (mut bare, mut trips, mut served) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let started = Instant::now();
-        assert!(Command::new("/bin/true").stdin(Stdio::null()).status().unwrap().success());
+        assert!(
+            Command::new("/bin/true")
+                .stdin(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
         bare.push(started.elapsed());
         let started = Instant::now();
         http.ask("POST", "/", "echo hi");
@@ -80,10 +92,15 @@ fn one_shot(
 fn flood(rounds: usize, client: &mut HttpClient, http: &mut HttpClient) -> Vec<Figure> {
     let count = FLOOD_BYTES.to_string();
     let argv = ["head", "-c", &count, "/dev/zero"];
-    let (mut bare, mut forwarded, mut held, mut served) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut forwarded, mut held, mut served) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..rounds {
         let started = Instant::now();
-        let output = Command::new(argv[0]).args(&argv[1..]).stdin(Stdio::null()).output().unwrap();
+        let output = Command::new(argv[0])
+            .args(&argv[1..])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
         assert_eq!(output.stdout.len(), FLOOD_BYTES);
         bare.push(started.elapsed());
         let started = Instant::now();
@@ -101,10 +118,26 @@ fn flood(rounds: usize, client: &mut HttpClient, http: &mut HttpClient) -> Vec<F
     let held = quantile_ms(&mut held, 0.5);
     let served = quantile_ms(&mut served, 0.5);
     vec![
-        Figure::plain("10 MB from a pipe through bare axum (floor: pipe)", forwarded, "ms").with_floor(floor),
+        Figure::plain(
+            "10 MB from a pipe through bare axum (floor: pipe)",
+            forwarded,
+            "ms",
+        )
+        .with_floor(floor),
         Figure::plain("the same, and held in a file (floor: pipe)", held, "ms").with_floor(floor),
-        Figure::within("10 MB from a one-shot exec (floor: pipe)", served, "ms", floor, 1.5),
-        Figure::plain("the same (floor: pipe through bare axum, held)", served, "ms").with_floor(held),
+        Figure::within(
+            "10 MB from a one-shot exec (floor: pipe)",
+            served,
+            "ms",
+            floor,
+            1.5,
+        ),
+        Figure::plain(
+            "the same (floor: pipe through bare axum, held)",
+            served,
+            "ms",
+        )
+        .with_floor(held),
     ]
 }
 
@@ -139,10 +172,16 @@ fn files(rounds: usize, client: &mut HttpClient, http: &mut HttpClient) -> Figur
 /// Leaves the output of a process in the ledger's files.
 fn hold(bytes: usize, client: &mut HttpClient) {
     let count = bytes.to_string();
-    exec(client, "held", &["head", "-c", &count, "/dev/zero"], "?follow=false");
+    exec(
+        client,
+        "held",
+        &["head", "-c", &count, "/dev/zero"],
+        "?follow=false",
+    );
     let deadline = Instant::now() + Duration::from_secs(60);
-    let is_held =
-        |answer: &[u8]| String::from_utf8_lossy(answer).contains(&format!("\"stdout_bytes\":{bytes}"));
+    let is_held = |answer: &[u8]| {
+        String::from_utf8_lossy(answer).contains(&format!("\"stdout_bytes\":{bytes}"))
+    };
     while !is_held(&client.ask("GET", "/v1/processes/held", "")) {
         assert!(Instant::now() < deadline, "1 GB of output takes too long");
         std::thread::sleep(Duration::from_millis(20));

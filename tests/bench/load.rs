@@ -1,9 +1,10 @@
 //! Sessions under load: concurrent sessions, large output, and the cost of idle sessions.
 //!
-//! Eight concurrent sessions are limited by processor time on two cores. A command in a bare terminal takes 40 to 50 µs of it.
-//! A command through the server takes 125 µs: 46 in the server (24 of them in the kernel), 37 in bash, 21 in the kernel's
-//! workers and 17 in the client. Waking a core costs another 25 µs. The aim of half the bare rate allows 80 to 100 µs, which no
-//! HTTP server achieves. Measured relative to eight bare terminals:
+//! Eight concurrent sessions are limited by processor time on two cores. A command in a bare
+//! terminal takes 40 to 50 µs of it. A command through the server takes 125 µs: 46 in the server
+//! (24 of them in the kernel), 37 in bash, 21 in the kernel's workers and 17 in the client. Waking
+//! a core costs another 25 µs. The aim of half the bare rate allows 80 to 100 µs, which no HTTP
+//! server achieves. Measured relative to eight bare terminals:
 //!
 //! - with one bare axum round trip per command: 0.28 to 0.63, median 0.5
 //! - behind bare axum, whose handler uses the terminal in the same thread: 0.44 to 0.6
@@ -69,18 +70,31 @@ fn idle(server: &ServerProcess, report: &BenchmarkReport) -> Figure {
     Figure::below("CPU of an idle server over 10 s", share, "%", 0.1)
 }
 
-/// Commands per second in concurrent sessions, in turns with the same number of bare terminals, and with bare terminals each of
-/// whose commands is followed by a bare HTTP round trip, the minimum for a server of terminals.
-fn concurrent_sessions(server: &ServerProcess, http: &BareHttp, report: &BenchmarkReport) -> Vec<Figure> {
+/// Commands per second in concurrent sessions, in turns with the same number of bare terminals, and
+/// with bare terminals each of whose commands is followed by a bare HTTP round trip, the minimum
+/// for a server of terminals.
+fn concurrent_sessions(
+    server: &ServerProcess,
+    http: &BareHttp,
+    report: &BenchmarkReport,
+) -> Vec<Figure> {
     let commands = report.repetitions(COMMANDS);
     let mut terminals: Vec<_> = (0..SESSIONS).map(|_| BareTerminal::start()).collect();
     let mut clients: Vec<_> = (0..SESSIONS).map(|_| server.connect()).collect();
     for (session, client) in clients.iter_mut().enumerate() {
-        run(client, &format!("warm-{session}"), &format!("s{session}"), "true");
+        run(
+            client,
+            &format!("warm-{session}"),
+            &format!("s{session}"),
+            "true",
+        );
     }
-    let mut with_http: Vec<_> = (0..SESSIONS).map(|_| (BareTerminal::start(), http.connect())).collect();
+    let mut with_http: Vec<_> = (0..SESSIONS)
+        .map(|_| (BareTerminal::start(), http.connect()))
+        .collect();
     let mut behind_http: Vec<_> = (0..SESSIONS).map(|_| http.connect()).collect();
-    let (mut bare, mut least, mut behind, mut served) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut least, mut behind, mut served) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for turn in 0..report.repetitions(TURNS) {
         bare.push(measure_time(&mut terminals, |_, terminal| {
             (0..commands).for_each(|_| drop(terminal.ask("echo hi\n")));
@@ -98,7 +112,10 @@ fn concurrent_sessions(server: &ServerProcess, http: &BareHttp, report: &Benchma
         served.push(measure_time(&mut clients, |session, client| {
             for round in 0..commands {
                 let id = format!("concurrent-{turn}-{session}-{round}");
-                assert!(holds(&run(client, &id, &format!("s{session}"), "echo hi"), b"hi\n"));
+                assert!(holds(
+                    &run(client, &id, &format!("s{session}"), "echo hi"),
+                    b"hi\n"
+                ));
             }
         }));
     }
@@ -108,13 +125,31 @@ fn concurrent_sessions(server: &ServerProcess, http: &BareHttp, report: &Benchma
     };
     let (bare, least, behind, served) = (rate(bare), rate(least), rate(behind), rate(served));
     vec![
-        Figure::plain("8 bare PTY, each echo and a round trip (floor: 8 bare PTY)", least, "commands/s")
-            .with_floor(bare),
-        Figure::plain("8 bare PTY behind bare axum (floor: 8 bare PTY)", behind, "commands/s")
-            .with_floor(bare),
-        Figure::at_least("8 sessions at once (floor: 8 bare PTY)", served, "commands/s", bare, 0.5),
-        Figure::plain("the same (floor: 8 bare PTY behind bare axum)", served, "commands/s")
-            .with_floor(behind),
+        Figure::plain(
+            "8 bare PTY, each echo and a round trip (floor: 8 bare PTY)",
+            least,
+            "commands/s",
+        )
+        .with_floor(bare),
+        Figure::plain(
+            "8 bare PTY behind bare axum (floor: 8 bare PTY)",
+            behind,
+            "commands/s",
+        )
+        .with_floor(bare),
+        Figure::at_least(
+            "8 sessions at once (floor: 8 bare PTY)",
+            served,
+            "commands/s",
+            bare,
+            0.5,
+        ),
+        Figure::plain(
+            "the same (floor: 8 bare PTY behind bare axum)",
+            served,
+            "commands/s",
+        )
+        .with_floor(behind),
     ]
 }
 
@@ -141,7 +176,9 @@ fn flood(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
         assert!(terminal.ask(&format!("{command}\n")).len() >= FLOOD_BYTES);
         bare.push(started.elapsed());
         let started = Instant::now();
-        assert!(run(&mut client, &format!("flood-{round}"), "default", &command).len() >= FLOOD_BYTES);
+        assert!(
+            run(&mut client, &format!("flood-{round}"), "default", &command).len() >= FLOOD_BYTES
+        );
         served.push(started.elapsed());
     }
     let growth = server.rss_mb() - before;
@@ -158,8 +195,8 @@ fn flood(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
     ]
 }
 
-/// A read while another session runs a command, alternating with reads while it is idle: the machine's speed changes, and so
-/// does the assignment of the two sides to cores.
+/// A read while another session runs a command, alternating with reads while it is idle: the
+/// machine's speed changes, and so does the assignment of the two sides to cores.
 fn read_during_a_sleep(server: &ServerProcess, report: &BenchmarkReport) -> Figure {
     const READS: usize = 100;
     const TURNS: usize = 5;
@@ -177,16 +214,27 @@ fn read_during_a_sleep(server: &ServerProcess, report: &BenchmarkReport) -> Figu
     for turn in 0..report.repetitions(TURNS) {
         idle.extend(reads(format!("idle-{turn}")));
         std::thread::scope(|scope| {
-            let sleeping = scope.spawn(|| run(&mut sleeper, &format!("sleep-{turn}"), "s0", "sleep 3"));
+            let sleeping =
+                scope.spawn(|| run(&mut sleeper, &format!("sleep-{turn}"), "s0", "sleep 3"));
             busy.extend(reads(format!("busy-{turn}")));
-            assert!(!sleeping.is_finished(), "the reads took longer than the sleep");
+            assert!(
+                !sleeping.is_finished(),
+                "the reads took longer than the sleep"
+            );
         });
     }
     let (idle, busy) = (quantile_ms(&mut idle, 0.5), quantile_ms(&mut busy, 0.5));
-    Figure::within("a read while a session sleeps (floor: idle)", busy, "ms", idle, 1.2)
+    Figure::within(
+        "a read while a session sleeps (floor: idle)",
+        busy,
+        "ms",
+        idle,
+        1.2,
+    )
 }
 
-/// Ten thousand commands in four sessions: each has its own result, and they leave no zombies or memory.
+/// Ten thousand commands in four sessions: each has its own result, and they leave no zombies or
+/// memory.
 fn many_commands(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure> {
     let commands = report.repetitions(MANY_COMMANDS / MANY_COMMANDS_SESSIONS);
     let before = server.rss_mb();
@@ -205,19 +253,28 @@ fn many_commands(server: &ServerProcess, report: &BenchmarkReport) -> Vec<Figure
                             &command,
                         );
                         let code = format!("\"exit_code\":{}", round % 7);
-                        !(holds(&answer, format!("{word}\n").as_bytes()) && holds(&answer, code.as_bytes()))
+                        !(holds(&answer, format!("{word}\n").as_bytes())
+                            && holds(&answer, code.as_bytes()))
                     };
                     (0..commands).filter(is_wrong).count()
                 })
             })
             .collect();
-        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+        workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .sum()
     });
     let zombies = server.zombies();
     vec![
         Figure::count("10,000 commands in 4 sessions: wrong answers", wrong),
         Figure::count("zombies after that", zombies),
-        Figure::below("growth of the server's memory by that", server.rss_mb() - before, "MB", 4.0),
+        Figure::below(
+            "growth of the server's memory by that",
+            server.rss_mb() - before,
+            "MB",
+            4.0,
+        ),
     ]
 }
 
@@ -225,9 +282,19 @@ fn many_sessions(report: &BenchmarkReport) -> Figure {
     let server = tokio::runtime::Handle::current().block_on(ServerProcess::start());
     let mut client = server.connect();
     for session in 0..report.repetitions(MANY_SESSIONS) {
-        run(&mut client, &format!("open-{session}"), &format!("s{session}"), "true");
+        run(
+            &mut client,
+            &format!("open-{session}"),
+            &format!("s{session}"),
+            "true",
+        );
     }
-    Figure::below("RSS with 100 open sessions, supervisor too", server.rss_mb(), "MB", 24.0)
+    Figure::below(
+        "RSS with 100 open sessions, supervisor too",
+        server.rss_mb(),
+        "MB",
+        24.0,
+    )
 }
 
 fn commands_per_second(count: usize, time: Duration) -> f64 {
@@ -236,7 +303,8 @@ fn commands_per_second(count: usize, time: Duration) -> f64 {
 
 /// Returns the processor time of a process, as the sum of its threads' scheduler statistics.
 pub(crate) fn cpu_time(process: u32) -> Duration {
-    let threads = std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("task")).unwrap();
+    let threads =
+        std::fs::read_dir(Path::new("/proc").join(process.to_string()).join("task")).unwrap();
     let nanoseconds = threads.flatten().filter_map(|thread| {
         let account = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
         account.split_whitespace().next()?.parse::<u64>().ok()

@@ -1,9 +1,11 @@
-//! `cargo ci bench`: figures and their floors, measured in one run. Ratios are comparable between machines, times are not.
+//! `cargo ci bench`: figures and their floors, measured in one run. Ratios are comparable between
+//! machines, times are not.
 //!
-//! Rows are printed as they are measured. `--json` prints a list of `{name, value, unit, floor, ratio, aim, ok, error, skipped}` at the
-//! end, `--short` only checks that every group runs. With names of groups ([`GROUPS`]), measures only those. Exits with 1
-//! if an aim is missed or a group fails, and with 2 if an argument is unknown. A failed group is a row and does not stop
-//! the others.
+//! Rows are printed as they are measured. `--json` prints a list of `{name, value, unit, floor,
+//! ratio, aim, ok, error, skipped}` at the end, `--short` only checks that every group runs. With
+//! names of groups ([`GROUPS`]), measures only those. Exits with 1 if an aim is missed or a group
+//! fails, and with 2 if an argument is unknown. A failed group is a row and does not stop the
+//! others.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)] // a benchmark that cannot measure panics
 
@@ -89,14 +91,21 @@ async fn run_group(
     match timeout(GROUP_TIMEOUT, group).await {
         Ok(Ok(())) => {}
         Ok(Err(panic)) => report.add(Figure::failed(name, panic_text(&*panic))),
-        Err(_) => report.add(Figure::failed(name, format!("took more than {} s", GROUP_TIMEOUT.as_secs()))),
+        Err(_) => report.add(Figure::failed(
+            name,
+            format!("took more than {} s", GROUP_TIMEOUT.as_secs()),
+        )),
     }
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    text.unwrap_or("panicked").lines().next().unwrap_or_default().to_owned()
+    text.unwrap_or("panicked")
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -106,10 +115,23 @@ mod tests {
     #[tokio::test]
     async fn failed_group_is_reported_as_a_failed_row() {
         let report = BenchmarkReport::new(Effort::Short, Format::Table);
-        run_group("broken", |_| async { panic!("cannot start\nmore") }.boxed(), &report).await;
-        run_group("whole", |report| async move { report.add(Figure::count("rest", 1)) }.boxed(), &report)
-            .await;
-        assert_eq!(report.row_count(), 2, "the group after the failed one is not measured");
+        run_group(
+            "broken",
+            |_| async { panic!("cannot start\nmore") }.boxed(),
+            &report,
+        )
+        .await;
+        run_group(
+            "whole",
+            |report| async move { report.add(Figure::count("rest", 1)) }.boxed(),
+            &report,
+        )
+        .await;
+        assert_eq!(
+            report.row_count(),
+            2,
+            "the group after the failed one is not measured"
+        );
         assert!(!report.finish(), "a failed group fails a short run too");
     }
 

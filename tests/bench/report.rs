@@ -1,4 +1,5 @@
-//! The output of figures. Each is printed as soon as it is measured, so that an aborted run shows its results.
+//! The output of figures. Each is printed as soon as it is measured, so that an aborted run shows
+//! its results.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -36,7 +37,11 @@ pub(crate) struct BenchmarkReport {
 impl BenchmarkReport {
     /// Creates an empty report and prints the heads of the columns.
     pub(crate) fn new(effort: Effort, format: Format) -> Self {
-        let report = Self { effort, format, figures: Arc::default() };
+        let report = Self {
+            effort,
+            format,
+            figures: Arc::default(),
+        };
         report.print(&header());
         report
     }
@@ -55,7 +60,10 @@ impl BenchmarkReport {
             (figure.aim, figure.ok) = (String::new(), true);
         }
         self.print(&figure.to_string());
-        self.figures.lock().unwrap_or_else(PoisonError::into_inner).push(figure);
+        self.figures
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(figure);
     }
 
     /// Adds figures of one measurement.
@@ -63,12 +71,14 @@ impl BenchmarkReport {
         figures.into_iter().for_each(|figure| self.add(figure));
     }
 
-    /// Adds a row for a group, or a part of it, that is skipped because the machine lacks something.
+    /// Adds a row for a group, or a part of it, that is skipped because the machine lacks
+    /// something.
     pub(crate) fn skip(&self, group: &'static str, reason: &'static str) {
         self.add(Figure::skipped(group, reason));
     }
 
-    /// Prints the list if the format is JSON. Returns whether every aim was met and no group failed.
+    /// Prints the list if the format is JSON. Returns whether every aim was met and no group
+    /// failed.
     pub(crate) fn finish(self) -> bool {
         let figures = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
         if self.format == Format::Json {

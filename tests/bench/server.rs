@@ -62,24 +62,35 @@ impl ServerProcess {
         let supervisor = self.child.id();
         let children = format!("/proc/{supervisor}/task/{supervisor}/children");
         let server = std::fs::read_to_string(children).unwrap();
-        [supervisor, server.split_whitespace().next().unwrap().parse().unwrap()]
+        [
+            supervisor,
+            server.split_whitespace().next().unwrap().parse().unwrap(),
+        ]
     }
 
     /// Returns the processor time of the server and its supervisor.
     pub(crate) fn cpu_time(&self) -> Duration {
-        self.processes().into_iter().map(super::load::cpu_time).sum()
+        self.processes()
+            .into_iter()
+            .map(super::load::cpu_time)
+            .sum()
     }
 
     /// Returns the number of children of the server and its shells that were not reaped.
     pub(crate) fn zombies(&self) -> usize {
         let [_, server] = self.processes();
         let children = |pid: u32| {
-            let list =
-                std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>()
+            let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+                .unwrap_or_default();
+            list.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
         };
         let shells = children(server);
-        let all = shells.iter().copied().chain(shells.iter().copied().flat_map(children));
+        let all = shells
+            .iter()
+            .copied()
+            .chain(shells.iter().copied().flat_map(children));
         let is_zombie = |pid: &u32| {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             status.contains("State:\tZ")
@@ -87,8 +98,8 @@ impl ServerProcess {
         all.filter(is_zombie).count()
     }
 
-    /// Returns the resident memory of the server and the private memory of its supervisor in MB, because they share the
-    /// program's pages. Shells are not included.
+    /// Returns the resident memory of the server and the private memory of its supervisor in MB,
+    /// because they share the program's pages. Shells are not included.
     pub(crate) fn rss_mb(&self) -> f64 {
         let [supervisor, server] = self.processes();
         let own = ["Private_Clean:", "Private_Dirty:"];
@@ -115,8 +126,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A persistent HTTP/1.1 connection on the calling thread, like that of the bare terminal, so that the server is measured and
-/// not the client.
+/// A persistent HTTP/1.1 connection on the calling thread, like that of the bare terminal, so that
+/// the server is measured and not the client.
 pub(crate) struct HttpClient {
     stream: UnixStream,
 }
@@ -124,10 +135,13 @@ pub(crate) struct HttpClient {
 impl HttpClient {
     /// Connects to a socket. `None` if no server listens.
     pub(crate) fn connect(socket: &Path) -> Option<Self> {
-        UnixStream::connect(socket).ok().map(|stream| Self { stream })
+        UnixStream::connect(socket)
+            .ok()
+            .map(|stream| Self { stream })
     }
 
-    /// Sends a request and returns the complete response with its head. Panics if it is not a success.
+    /// Sends a request and returns the complete response with its head. Panics if it is not a
+    /// success.
     pub(crate) fn ask(&mut self, method: &str, path: &str, body: &str) -> Vec<u8> {
         let length = body.len();
         let request = format!(
@@ -139,19 +153,32 @@ impl HttpClient {
         while !is_complete(&answer) {
             answer.reserve(READ_BYTES);
             let length = rustix::io::read(&self.stream, spare_capacity(&mut answer)).unwrap();
-            assert!(length > 0, "the server closed: {}", String::from_utf8_lossy(&answer));
+            assert!(
+                length > 0,
+                "the server closed: {}",
+                String::from_utf8_lossy(&answer)
+            );
         }
-        assert!(answer.starts_with(b"HTTP/1.1 20"), "{}", String::from_utf8_lossy(&answer));
+        assert!(
+            answer.starts_with(b"HTTP/1.1 20"),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
         answer
     }
 }
 
 /// Whether a response is complete, according to its length or its last chunk.
 fn is_complete(answer: &[u8]) -> bool {
-    let Some(head_end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { return false };
+    let Some(head_end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return false;
+    };
     let (head, body) = answer.split_at(head_end + 4);
     let head = String::from_utf8_lossy(head).to_ascii_lowercase();
-    match head.lines().find_map(|line| line.strip_prefix("content-length: ")) {
+    match head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+    {
         Some(length) => body.len() >= length.trim().parse().unwrap(),
         None => body.ends_with(b"0\r\n\r\n"),
     }

@@ -1,12 +1,14 @@
 //! `echo hi`: through a bare terminal, and through the action server on a unix socket.
 //!
-//! A round through the server is longer than a bare one: bash reports on a socket that it is ready, reads the command from it
-//! byte by byte, and evaluates it without visible traces or errors of ours. No program can forge such a report, which is worth
-//! these microseconds, and all commands take this path: twice (bare PTY + bare HTTP) is allowed. After 16 commands the shell
-//! returns to its prompt, and the line that makes it ready is typed again.
+//! A round through the server is longer than a bare one: bash reports on a socket that it is ready,
+//! reads the command from it byte by byte, and evaluates it without visible traces or errors of
+//! ours. No program can forge such a report, which is worth these microseconds, and all commands
+//! take this path: twice (bare PTY + bare HTTP) is allowed. After 16 commands the shell returns to
+//! its prompt, and the line that makes it ready is typed again.
 //!
-//! The sum of the two bare round trips depends on the cores of the two sides of bare HTTP: 16 µs on one core, 40 to 70 on two.
-//! Therefore a bare axum whose handler uses a bare terminal in the same thread is measured too.
+//! The sum of the two bare round trips depends on the cores of the two sides of bare HTTP: 16 µs on
+//! one core, 40 to 70 on two. Therefore a bare axum whose handler uses a bare terminal in the same
+//! thread is measured too.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -36,7 +38,11 @@ pub(crate) async fn measure(report: BenchmarkReport) {
     let client = server.connect();
     let terminals = BareHttp::with_terminals(1);
     let echoes = tokio::task::spawn_blocking(move || echoes(client, terminals.connect(), rounds));
-    let EchoTimes { mut bare, mut behind_http, mut served } = echoes.await.unwrap();
+    let EchoTimes {
+        mut bare,
+        mut behind_http,
+        mut served,
+    } = echoes.await.unwrap();
     let floor = quantile_ms(&mut bare, 0.5);
     let http = quantile_ms(&mut http, 0.5);
     let behind_http = quantile_ms(&mut behind_http, 0.5);
@@ -44,9 +50,19 @@ pub(crate) async fn measure(report: BenchmarkReport) {
     report.add_all([
         Figure::plain("bare PTY round trip of `echo hi`, p50", floor, "ms"),
         Figure::plain("bare axum round trip on a unix socket, p50", http, "ms"),
-        Figure::plain("bare PTY behind bare axum, p50 (floor: PTY + axum)", behind_http, "ms")
-            .with_floor(floor + http),
-        Figure::within("`echo hi` through the action server, p50 (floor: PTY)", p50, "ms", floor, 4.0),
+        Figure::plain(
+            "bare PTY behind bare axum, p50 (floor: PTY + axum)",
+            behind_http,
+            "ms",
+        )
+        .with_floor(floor + http),
+        Figure::within(
+            "`echo hi` through the action server, p50 (floor: PTY)",
+            p50,
+            "ms",
+            floor,
+            4.0,
+        ),
         Figure::within("the same (floor: PTY + axum)", p50, "ms", floor + http, 2.0),
         Figure::plain("the same (floor: PTY behind axum)", p50, "ms").with_floor(behind_http),
         Figure::below("the same, p99", quantile_ms(&mut served, 0.99), "ms", 1.0),
@@ -62,11 +78,15 @@ struct EchoTimes {
     served: Vec<Duration>,
 }
 
-/// Measures echoes in a bare terminal, in one behind HTTP and through the server, in turns, because the speed of a shared
-/// machine changes within seconds.
+/// Measures echoes in a bare terminal, in one behind HTTP and through the server, in turns, because
+/// the speed of a shared machine changes within seconds.
 fn echoes(mut client: HttpClient, mut http: HttpClient, rounds: usize) -> EchoTimes {
     let mut terminal = BareTerminal::start();
-    let EchoTimes { mut bare, mut behind_http, mut served } = EchoTimes::default();
+    let EchoTimes {
+        mut bare,
+        mut behind_http,
+        mut served,
+    } = EchoTimes::default();
     for turn in 0..TURNS {
         behind_http.extend((0..rounds).map(|_| {
             let started = Instant::now();
@@ -77,18 +97,29 @@ fn echoes(mut client: HttpClient, mut http: HttpClient, rounds: usize) -> EchoTi
         bare.extend((0..rounds).map(|_| {
             let started = Instant::now();
             let received = terminal.ask("echo hi\n");
-            assert!(received.starts_with(b"hi\n"), "{:?}", String::from_utf8_lossy(&received));
+            assert!(
+                received.starts_with(b"hi\n"),
+                "{:?}",
+                String::from_utf8_lossy(&received)
+            );
             started.elapsed()
         }));
         served.extend((0..rounds).map(|round| {
             let body = json!({"action": "run", "args": {"command": "echo hi"}}).to_string();
             let started = Instant::now();
             let answer = client.ask("POST", &format!("/v1/actions/echo-{turn}-{round}"), &body);
-            assert!(answer.windows(3).any(|window| window == b"hi\n"), "{answer:?}");
+            assert!(
+                answer.windows(3).any(|window| window == b"hi\n"),
+                "{answer:?}"
+            );
             started.elapsed()
         }));
     }
-    EchoTimes { bare, behind_http, served }
+    EchoTimes {
+        bare,
+        behind_http,
+        served,
+    }
 }
 
 /// bash on a terminal without echo. A command is typed and its output read up to the next prompt.
@@ -111,7 +142,12 @@ impl BareTerminal {
         drop(pair.slave);
         let reader = pair.master.try_clone_reader().unwrap();
         let writer = pair.master.take_writer().unwrap();
-        let mut terminal = Self { master: pair.master, shell, reader, writer };
+        let mut terminal = Self {
+            master: pair.master,
+            shell,
+            reader,
+            writer,
+        };
         terminal.ask(""); // waits for the first prompt
         terminal.ask("stty -echo -opost\n");
         terminal
@@ -136,7 +172,10 @@ impl BareTerminal {
         let master = pidfd_getfd(this_process, master, PidfdGetfdFlags::empty()).unwrap();
         ioctl_fionbio(&master, true).unwrap();
         let master = Receiver::from_file_unchecked(master.into()).unwrap(); // reads like a pipe
-        AsyncTerminal { master, _terminal: self }
+        AsyncTerminal {
+            master,
+            _terminal: self,
+        }
     }
 }
 
@@ -149,7 +188,10 @@ pub(crate) struct AsyncTerminal {
 impl AsyncTerminal {
     pub(crate) async fn ask(&mut self, text: &str) -> Vec<u8> {
         // Short enough to be written completely.
-        assert_eq!(rustix::io::write(&self.master, text.as_bytes()), Ok(text.len()));
+        assert_eq!(
+            rustix::io::write(&self.master, text.as_bytes()),
+            Ok(text.len())
+        );
         let mut received = Vec::with_capacity(4096);
         while !received.ends_with(PROMPT.as_bytes()) {
             self.master.read_buf(&mut received).await.unwrap();

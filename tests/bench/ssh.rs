@@ -51,9 +51,19 @@ pub(crate) async fn measure(report: BenchmarkReport) {
             floor,
             1.3,
         ),
-        Figure::plain("ssh: the same on an open connection", quantile_ms(&mut third, 0.5), "ms")
-            .with_floor(floor),
-        Figure::within("ssh: HTTP round trip, p50 (floor: a unix socket)", over_ssh, "ms", over_socket, 3.0),
+        Figure::plain(
+            "ssh: the same on an open connection",
+            quantile_ms(&mut third, 0.5),
+            "ms",
+        )
+        .with_floor(floor),
+        Figure::within(
+            "ssh: HTTP round trip, p50 (floor: a unix socket)",
+            over_ssh,
+            "ms",
+            over_socket,
+            3.0,
+        ),
     ]);
 }
 
@@ -65,7 +75,10 @@ fn ssh_true(backend: &SshBackend) {
         .arg("-i")
         .arg(home.join("id_ed25519"))
         .args(["-o", "IdentityAgent=none", "-o", "IdentitiesOnly=yes", "-o"])
-        .arg(format!("UserKnownHostsFile={}", home.join("known_hosts").display()))
+        .arg(format!(
+            "UserKnownHostsFile={}",
+            home.join("known_hosts").display()
+        ))
         .args(["far", "true"])
         .stdin(Stdio::null())
         .status()
@@ -73,7 +86,10 @@ fn ssh_true(backend: &SshBackend) {
     assert!(status.success());
 }
 
-async fn first_result(backend: &SshBackend, provider: &dyn engine::sandbox::SandboxProvider) -> Duration {
+async fn first_result(
+    backend: &SshBackend,
+    provider: &dyn engine::sandbox::SandboxProvider,
+) -> Duration {
     let started = Instant::now();
     let sandbox = provider.create(&spec(backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
@@ -84,7 +100,8 @@ async fn first_result(backend: &SshBackend, provider: &dyn engine::sandbox::Sand
     took
 }
 
-/// Measures requests that do nothing, over SSH and over a unix socket, in turns: cancels of an unknown action.
+/// Measures requests that do nothing, over SSH and over a unix socket, in turns: cancels of an
+/// unknown action.
 async fn round_trips(backend: &SshBackend, count: usize) -> (f64, f64) {
     let local = LocalBackend::new().unwrap();
     let (far, near) = (backend.provider(), local.provider());
@@ -96,8 +113,13 @@ async fn round_trips(backend: &SshBackend, count: usize) -> (f64, f64) {
         over_socket.push(round_trip(&*near_sandbox).await);
     }
     far.destroy(&far_sandbox.lease().sandbox_id).await.unwrap();
-    near.destroy(&near_sandbox.lease().sandbox_id).await.unwrap();
-    (quantile_ms(&mut over_ssh, 0.5), quantile_ms(&mut over_socket, 0.5))
+    near.destroy(&near_sandbox.lease().sandbox_id)
+        .await
+        .unwrap();
+    (
+        quantile_ms(&mut over_ssh, 0.5),
+        quantile_ms(&mut over_socket, 0.5),
+    )
 }
 
 async fn round_trip(sandbox: &dyn Sandbox) -> Duration {

@@ -43,10 +43,18 @@ pub(crate) async fn measure(report: BenchmarkReport) {
     let measured = count(&report, 200);
     let short = run(measured, measured, CondenserConfig::Noop {}).await;
     // A step has two events.
-    let recent = CondenserConfig::Recent { keep_first: 1, max_events: 100 };
+    let recent = CondenserConfig::Recent {
+        keep_first: 1,
+        max_events: 100,
+    };
     let long = run(count(&report, 5000), measured, recent).await;
     report.add_all([
-        Figure::below("host time of an agent's step, scripted model, 200 steps", short.step_ms, "ms", 5.0),
+        Figure::below(
+            "host time of an agent's step, scripted model, 200 steps",
+            short.step_ms,
+            "ms",
+            5.0,
+        ),
         Figure::below(
             "host time of a step after 10,000 events, of which 100 are sent",
             long.step_ms,
@@ -74,35 +82,53 @@ struct CompletedConversation {
 impl CompletedConversation {
     async fn store(&self) -> Arc<SqliteStore> {
         let file = self.folder.path().join("log.db");
-        Arc::new(SqliteStore::open(file, Durability::default()).await.unwrap())
+        Arc::new(
+            SqliteStore::open(file, Durability::default())
+                .await
+                .unwrap(),
+        )
     }
 }
 
 async fn run(steps: u32, measured: u32, condenser: CondenserConfig) -> CompletedConversation {
-    let mut ran =
-        CompletedConversation { step_ms: 0.0, growth_mb: 0.0, folder: tempfile::tempdir().unwrap() };
+    let mut ran = CompletedConversation {
+        step_ms: 0.0,
+        growth_mb: 0.0,
+        folder: tempfile::tempdir().unwrap(),
+    };
     // Before the memory is measured: the script is not the conversation's.
     let script = Script::new((0..steps).map(|_| bash("true")).chain([finish()]).collect());
     let provider = conversation::provider(&LINE.repeat(LINES));
     let before = rss_mb();
     let mut started = Instant::now();
-    let conversation = conversation::start("bench", ran.store().await, provider, script, condenser).await;
+    let conversation =
+        conversation::start("bench", ran.store().await, provider, script, condenser).await;
     if steps > measured {
-        conversation.wait_for(|state| state.iterations >= steps - measured).await;
+        conversation
+            .wait_for(|state| state.iterations >= steps - measured)
+            .await;
         started = Instant::now();
     }
-    let state = conversation.wait_for(|state| state.agent_state == AgentState::Finished).await;
+    let state = conversation
+        .wait_for(|state| state.agent_state == AgentState::Finished)
+        .await;
     ran.step_ms = started.elapsed().as_secs_f64() * 1e3 / f64::from(measured + 1);
     ran.growth_mb = rss_mb() - before;
     assert_eq!(state.iterations, steps + 1);
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
     ran
 }
 
-/// Measures the memory by a conversation's length if the model receives the latest hundred events. Each conversation is ten
-/// times as long as the previous one and reuses its memory.
+/// Measures the memory by a conversation's length if the model receives the latest hundred events.
+/// Each conversation is ten times as long as the previous one and reuses its memory.
 async fn memory_by_length(report: &BenchmarkReport) {
-    let condenser = || CondenserConfig::Amortized { max_size: 100, keep_first: 1 };
+    let condenser = || CondenserConfig::Amortized {
+        max_size: 100,
+        keep_first: 1,
+    };
     run(count(report, 500), count(report, 500), condenser()).await; // warms up the store's caches and the threads
     let names = [
         (50, "growth of memory by a conversation of 100 events"),
@@ -111,52 +137,83 @@ async fn memory_by_length(report: &BenchmarkReport) {
     ];
     for (steps, name) in names {
         let steps = count(report, steps);
-        report.add(Figure::below(name, run(steps, steps, condenser()).await.growth_mb, "MB", 10.0));
+        report.add(Figure::below(
+            name,
+            run(steps, steps, condenser()).await.growth_mb,
+            "MB",
+            10.0,
+        ));
     }
 }
 
 /// Measures conversations after 20 steps, each with a running command.
 async fn concurrent_conversations(size: usize) -> Vec<Figure> {
     let folder = tempfile::tempdir().unwrap();
-    let store =
-        Arc::new(SqliteStore::open(folder.path().join("log.db"), Durability::default()).await.unwrap());
+    let store = Arc::new(
+        SqliteStore::open(folder.path().join("log.db"), Durability::default())
+            .await
+            .unwrap(),
+    );
     let provider = conversation::provider(&LINE.repeat(LINES));
     let before = rss_mb();
     let started = Instant::now();
     let mut conversations = Vec::new();
     for number in 0..size {
-        let responses = (0..20).map(|_| bash("true")).chain([bash(WAITING_COMMAND), finish()]).collect();
+        let responses = (0..20)
+            .map(|_| bash("true"))
+            .chain([bash(WAITING_COMMAND), finish()])
+            .collect();
         let script = Script::new(responses);
         let (store, provider) = (store.clone(), provider.clone());
         let id = format!("concurrent-{number}");
-        conversations.push(conversation::start(&id, store, provider, script, CondenserConfig::Noop {}).await);
+        conversations.push(
+            conversation::start(&id, store, provider, script, CondenserConfig::Noop {}).await,
+        );
     }
     for conversation in &conversations {
-        conversation.wait_for(|state| state.iterations == 21 && state.has_pending_actions()).await;
+        conversation
+            .wait_for(|state| state.iterations == 21 && state.has_pending_actions())
+            .await;
     }
     let took = started.elapsed();
     let step_count = (size * 21) as f64;
     let growth = rss_mb() - before;
     for conversation in conversations {
-        conversation.close(SandboxDisposition::Remove).await.unwrap();
+        conversation
+            .close(SandboxDisposition::Remove)
+            .await
+            .unwrap();
     }
     vec![
-        Figure::below("growth of memory by 500 running conversations of 45 events", growth, "MB", 512.0),
-        Figure::plain("their steps, 21 each", step_count / took.as_secs_f64(), "steps/s"),
+        Figure::below(
+            "growth of memory by 500 running conversations of 45 events",
+            growth,
+            "MB",
+            512.0,
+        ),
+        Figure::plain(
+            "their steps, 21 each",
+            step_count / took.as_secs_f64(),
+            "steps/s",
+        ),
     ]
 }
 
-/// Measures the time to open and fold a log of 10,000 events. The fastest of many counts, because other load only adds to it.
+/// Measures the time to open and fold a log of 10,000 events. The fastest of many counts, because
+/// other load only adds to it.
 ///
-/// Counted in instructions, four fifths are for reading events: half of that for parsing, a third for writing them again,
-/// which checks that nothing is lost. A tenth is for the fold, on one processor only.
+/// Counted in instructions, four fifths are for reading events: half of that for parsing, a third
+/// for writing them again, which checks that nothing is lost. A tenth is for the fold, on one
+/// processor only.
 async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figure> {
     let store = ran.store().await;
     let (mut fastest, mut least_cpu) = (Duration::MAX, Duration::MAX);
     let mut texts: Vec<String> = Vec::new();
     for _ in 0..report.repetitions(OPENINGS) {
         let (started, cpu) = (Instant::now(), cpu_time(std::process::id()));
-        let (_, events) = EventLog::open(store.clone(), "bench".parse().unwrap()).await.unwrap();
+        let (_, events) = EventLog::open(store.clone(), "bench".parse().unwrap())
+            .await
+            .unwrap();
         let state = State::fold(events.iter().map(AsRef::as_ref));
         let view = View::from_events(events.clone());
         fastest = fastest.min(started.elapsed());
@@ -164,13 +221,18 @@ async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figu
         let steps = count(report, 5000);
         assert!(view.len() >= 2 * steps as usize && state.iterations == steps + 1);
         if texts.is_empty() {
-            texts = events.iter().map(|event| serde_json::to_string(event.as_ref()).unwrap()).collect();
+            texts = events
+                .iter()
+                .map(|event| serde_json::to_string(event.as_ref()).unwrap())
+                .collect();
         }
     }
     let mut floor = Duration::MAX;
     for _ in 0..report.repetitions(OPENINGS) {
         let started = Instant::now();
-        texts.iter().for_each(|text| drop(serde_json::from_str::<Value>(text).unwrap()));
+        texts
+            .iter()
+            .for_each(|text| drop(serde_json::from_str::<Value>(text).unwrap()));
         floor = floor.min(started.elapsed());
     }
     let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
@@ -189,11 +251,16 @@ async fn open(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figu
     ]
 }
 
-/// Measures a call of each wire with all of 10,000 events, up to the request as text, and its short response. The fastest of many,
-/// because other load only adds to it.
+/// Measures a call of each wire with all of 10,000 events, up to the request as text, and its short
+/// response. The fastest of many, because other load only adds to it.
 async fn calls(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Figure> {
-    let (_, events) = EventLog::open(ran.store().await, "bench".parse().unwrap()).await.unwrap();
-    let request = LlmRequest { messages: View::from_events(events).messages(), tools: Vec::new() };
+    let (_, events) = EventLog::open(ran.store().await, "bench".parse().unwrap())
+        .await
+        .unwrap();
+    let request = LlmRequest {
+        messages: View::from_events(events).messages(),
+        tools: Vec::new(),
+    };
     let mut floor = Duration::MAX;
     for _ in 0..report.repetitions(CALLS) {
         let started = Instant::now();
@@ -204,8 +271,16 @@ async fn calls(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Fig
     let messages = json!({"content": [{"type": "text", "text": "done"}]});
     let items = json!([{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "done"}]}]);
     let wires = [
-        ("chat completions with 10,000 events (floor: as JSON)", "my-model", chat),
-        ("Anthropic's messages with 10,000 events", "anthropic/my-model", messages),
+        (
+            "chat completions with 10,000 events (floor: as JSON)",
+            "my-model",
+            chat,
+        ),
+        (
+            "Anthropic's messages with 10,000 events",
+            "anthropic/my-model",
+            messages,
+        ),
         (
             "the Responses API with 10,000 events",
             "openai/responses/my-model",
@@ -226,7 +301,13 @@ async fn calls(ran: &CompletedConversation, report: &BenchmarkReport) -> Vec<Fig
             fastest = fastest.min(started.elapsed());
         }
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
-        figures.push(Figure::within(name, ms(fastest), "ms", ms(floor), MAX_CALL_RATIO));
+        figures.push(Figure::within(
+            name,
+            ms(fastest),
+            "ms",
+            ms(floor),
+            MAX_CALL_RATIO,
+        ));
     }
     figures
 }

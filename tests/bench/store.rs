@@ -1,5 +1,6 @@
-//! Events appended per second, each committed before the next one of its conversation, so that it survives a `kill -9` or, on
-//! the disk, a power cut; by two hosts in one PostgreSQL database, which syncs. Also the delay until a subscriber of the log receives them.
+//! Events appended per second, each committed before the next one of its conversation, so that it
+//! survives a `kill -9` or, on the disk, a power cut; by two hosts in one PostgreSQL database,
+//! which syncs. Also the delay until a subscriber of the log receives them.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -31,27 +32,55 @@ pub(crate) async fn measure(report: BenchmarkReport) {
     let bare = bare(&folder.path().join("bare"), events, |_| {});
     let synced = bare_synced(&folder.path().join("synced"), events);
     let open = async |durability| {
-        Arc::new(SqliteStore::open(folder.path().join("log.db"), durability).await.unwrap())
+        Arc::new(
+            SqliteStore::open(folder.path().join("log.db"), durability)
+                .await
+                .unwrap(),
+        )
     };
     let store = open(Durability::ProcessDeath).await;
     let alone = rate(&store, "alone", 1, events).await;
     let together = rate(&store, "eight", 8, events).await;
     let many = rate(&store, "many", MANY, many_events).await;
     report.add_all([
-        Figure::plain("events appended by one conversation (floor: bare file)", alone, "events/s")
-            .with_floor(bare),
-        Figure::plain("events appended by 8 conversations at once", together, "events/s").with_floor(bare),
-        Figure::above("events appended by 64 conversations at once", many, "events/s", 20_000.0)
-            .with_floor(bare),
+        Figure::plain(
+            "events appended by one conversation (floor: bare file)",
+            alone,
+            "events/s",
+        )
+        .with_floor(bare),
+        Figure::plain(
+            "events appended by 8 conversations at once",
+            together,
+            "events/s",
+        )
+        .with_floor(bare),
+        Figure::above(
+            "events appended by 64 conversations at once",
+            many,
+            "events/s",
+            20_000.0,
+        )
+        .with_floor(bare),
     ]);
     report.add_all(follow(store, count(&report, FOLLOWED)).await);
     let store = open(Durability::PowerCut).await;
     let alone = rate(&store, "alone-on-disk", 1, events / 10).await;
     let many = rate(&store, "many-on-disk", MANY, many_events).await;
     report.add_all([
-        Figure::plain("the same on the disk, by one (floor: bare file, synced)", alone, "events/s")
-            .with_floor(synced),
-        Figure::above("the same on the disk, by 64 at once", many, "events/s", 10_000.0).with_floor(synced),
+        Figure::plain(
+            "the same on the disk, by one (floor: bare file, synced)",
+            alone,
+            "events/s",
+        )
+        .with_floor(synced),
+        Figure::above(
+            "the same on the disk, by 64 at once",
+            many,
+            "events/s",
+            10_000.0,
+        )
+        .with_floor(synced),
     ]);
     match PostgresServer::start_with(5432, |_| vec!["fsync=on".into()]) {
         Some(server) => {
@@ -63,15 +92,29 @@ pub(crate) async fn measure(report: BenchmarkReport) {
     }
 }
 
-/// Returns the events appended per second by two hosts, each with a half of the conversations and their leases.
+/// Returns the events appended per second by two hosts, each with a half of the conversations and
+/// their leases.
 async fn two_hosts(database: &TestDatabase, events: u64) -> f64 {
-    let open = async || PostgresStore::open(&database.address(), PostgresOptions::default()).await.unwrap();
+    let open = async || {
+        PostgresStore::open(&database.address(), PostgresOptions::default())
+            .await
+            .unwrap()
+    };
     let hosts = [Arc::new(open().await), Arc::new(open().await)];
     let mut leases = Vec::new();
     let mut appends = Vec::new();
     for number in 0..MANY {
-        let (host, id) = (&hosts[number as usize % 2], format!("of-hosts-{number}").parse().unwrap());
-        leases.push(host.leases().acquire(&id).await.unwrap().expect("no other host has it"));
+        let (host, id) = (
+            &hosts[number as usize % 2],
+            format!("of-hosts-{number}").parse().unwrap(),
+        );
+        leases.push(
+            host.leases()
+                .acquire(&id)
+                .await
+                .unwrap()
+                .expect("no other host has it"),
+        );
         appends.push(append(Arc::clone(host), id, events / MANY));
     }
     let started = Instant::now();
@@ -107,10 +150,12 @@ async fn append<S: EventStore>(store: Arc<S>, conversation: ConversationId, even
     }
 }
 
-/// Measures the delay until a subscriber receives an event: since the append was requested, and since the event was durable,
-/// before which it is not published.
+/// Measures the delay until a subscriber receives an event: since the append was requested, and
+/// since the event was durable, before which it is not published.
 async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
-    let (log, _) = EventLog::open(store, "followed".parse().unwrap()).await.unwrap();
+    let (log, _) = EventLog::open(store, "followed".parse().unwrap())
+        .await
+        .unwrap();
     let mut cursor = log.cursor(EventId::FIRST);
     let (sender, mut receiver) = tokio::sync::mpsc::channel(1);
     let follower = tokio::spawn(async move {
@@ -139,7 +184,11 @@ async fn follow(store: Arc<SqliteStore>, count: u64) -> Vec<Figure> {
             "ms",
             0.1,
         ),
-        Figure::plain("the same, from before the append", quantile_ms(&mut since_asked, 0.5), "ms"),
+        Figure::plain(
+            "the same, from before the append",
+            quantile_ms(&mut since_asked, 0.5),
+            "ms",
+        ),
     ]
 }
 
@@ -161,8 +210,16 @@ fn bare_synced(path: &std::path::Path, events: u64) -> f64 {
 
 fn event(id: u64) -> Event {
     let timestamp = Timestamp::try_from("2026-01-02T03:04:05.678901".to_owned()).unwrap();
-    let action = RunAction { command: "cargo test --workspace".into(), ..Default::default() };
-    Event::new(EventId(id), timestamp, EventSource::Agent, Action::from(action))
+    let action = RunAction {
+        command: "cargo test --workspace".into(),
+        ..Default::default()
+    };
+    Event::new(
+        EventId(id),
+        timestamp,
+        EventSource::Agent,
+        Action::from(action),
+    )
 }
 
 fn per_second(events: u64, elapsed: Duration) -> f64 {

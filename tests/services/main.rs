@@ -1,8 +1,8 @@
-//! Services that the tests of many processes share, for `cargo ci test`: PostgreSQL and S3 (moto). Their starts take longer than
-//! most of the tests that use them.
+//! Services that the tests of many processes share, for `cargo ci test`: PostgreSQL and S3 (moto).
+//! Their starts take longer than most of the tests that use them.
 //!
-//! Prints a line `NAME=VALUE` for each service, for the environment of the tests, then an empty line. A service whose program is
-//! missing is left out. Ends with its standard input.
+//! Prints a line `NAME=VALUE` for each service, for the environment of the tests, then an empty
+//! line. A service whose program is missing is left out. Ends with its standard input.
 
 #![allow(clippy::print_stdout)] // it is how a service is announced
 
@@ -15,7 +15,11 @@ use tests::postgres::{self, PostgresServer};
 fn main() {
     let postgres = PostgresServer::start_for_many();
     if let Some(server) = &postgres {
-        println!("{}={}", postgres::SHARED_SERVER_VARIABLE, server.folder().display());
+        println!(
+            "{}={}",
+            postgres::SHARED_SERVER_VARIABLE,
+            server.folder().display()
+        );
     }
     let packages = std::env::var_os("GLOVEBOX_TEST_PACKAGES");
     let moto = packages.map(|packages| MotoServer::start(&Path::new(&packages).join("python")));

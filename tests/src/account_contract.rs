@@ -1,4 +1,5 @@
-//! What every store of users, keys, sessions and the audit log does, as cases that run on each implementation.
+//! What every store of users, keys, sessions and the audit log does, as cases that run on each
+//! implementation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,20 +44,52 @@ pub async fn name_belongs_to_one_user(backend: &dyn AccountBackend) {
     let users = Users::new(backend.open().await);
     users.add(&user("ada")).await.unwrap();
     users.add(&user("ben-2")).await.unwrap();
-    assert!(matches!(users.add(&user("ada")).await, Err(AccountError::UserExists(_))));
-    for invalid in ["operator", "unknown", "Ada", "2ada", "-a", "_a", &"a".repeat(64)] {
+    assert!(matches!(
+        users.add(&user("ada")).await,
+        Err(AccountError::UserExists(_))
+    ));
+    for invalid in [
+        "operator",
+        "unknown",
+        "Ada",
+        "2ada",
+        "-a",
+        "_a",
+        &"a".repeat(64),
+    ] {
         let added = users.add(&user(invalid)).await;
-        assert!(matches!(added, Err(AccountError::InvalidName(_))), "{invalid}: {added:?}");
+        assert!(
+            matches!(added, Err(AccountError::InvalidName(_))),
+            "{invalid}: {added:?}"
+        );
     }
     users.remove(&user("ada")).await.unwrap();
-    assert!(matches!(users.remove(&user("ada")).await, Err(AccountError::UnknownUser(_))));
-    assert!(matches!(users.add(&user("ada")).await, Err(AccountError::UserRemoved(_))));
+    assert!(matches!(
+        users.remove(&user("ada")).await,
+        Err(AccountError::UnknownUser(_))
+    ));
+    assert!(matches!(
+        users.add(&user("ada")).await,
+        Err(AccountError::UserRemoved(_))
+    ));
     let other = Users::new(backend.open().await);
-    let names: Vec<_> = other.list().await.unwrap().into_iter().map(|User { name, .. }| name).collect();
+    let names: Vec<_> = other
+        .list()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|User { name, .. }| name)
+        .collect();
     assert_eq!(names, [user("ben-2")]);
     other.restore(&user("ada")).await.unwrap();
-    assert!(matches!(users.restore(&user("ada")).await, Err(AccountError::UserExists(_))));
-    assert!(matches!(users.restore(&user("eve")).await, Err(AccountError::UnknownUser(_))));
+    assert!(matches!(
+        users.restore(&user("ada")).await,
+        Err(AccountError::UserExists(_))
+    ));
+    assert!(matches!(
+        users.restore(&user("eve")).await,
+        Err(AccountError::UnknownUser(_))
+    ));
     assert_eq!(users.list().await.unwrap().len(), 2);
 }
 
@@ -69,26 +102,55 @@ pub async fn key_is_valid_until_it_is_revoked(backend: &dyn AccountBackend) {
         users.add(&user(name)).await.unwrap();
     }
     let add = async |name: &str, scope| users.add_key(&user(name), scope, None).await.unwrap();
-    let (first, second) = (add("ada", KeyScope::Read).await, add("ada", KeyScope::Write).await);
+    let (first, second) = (
+        add("ada", KeyScope::Read).await,
+        add("ada", KeyScope::Write).await,
+    );
     let third = add("ben", KeyScope::Write).await;
-    let caller = server.with_key(first.secret.expose_secret().as_bytes()).await.unwrap().unwrap();
-    assert_eq!((&caller.user, caller.can_write()), (&Some(user("ada")), false));
+    let caller = server
+        .with_key(first.secret.expose_secret().as_bytes())
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        (&caller.user, caller.can_write()),
+        (&Some(user("ada")), false)
+    );
     assert_eq!(caller.credential, Credential::Key(first.key.id.clone()));
     assert_eq!(user_of(&server, &third).await, Some(user("ben")));
-    let operator = server.with_key(b"the operator's key").await.unwrap().unwrap();
+    let operator = server
+        .with_key(b"the operator's key")
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((operator.user, operator.scope), (None, KeyScope::Write));
     for wrong in ["", "the operator's", "glovebox_", first.key.id.as_str()] {
-        assert_eq!(server.with_key(wrong.as_bytes()).await.unwrap(), None, "{wrong}");
+        assert_eq!(
+            server.with_key(wrong.as_bytes()).await.unwrap(),
+            None,
+            "{wrong}"
+        );
     }
     let keys = users.keys(None).await.unwrap();
-    assert_eq!(keys.iter().map(|key| key.last_used_at.is_some()).collect::<Vec<_>>(), [true, false, true]);
+    assert_eq!(
+        keys.iter()
+            .map(|key| key.last_used_at.is_some())
+            .collect::<Vec<_>>(),
+        [true, false, true]
+    );
     assert_eq!(users.keys(Some(&user("ada"))).await.unwrap().len(), 2);
 
     users.revoke_key(&first.key.id).await.unwrap();
     assert_eq!(user_of(&server, &first).await, None);
-    assert_eq!(server.with_credential(&caller.credential).await.unwrap(), None);
+    assert_eq!(
+        server.with_credential(&caller.credential).await.unwrap(),
+        None
+    );
     assert_eq!(user_of(&server, &second).await, Some(user("ada")));
-    assert!(matches!(users.revoke_key(&first.key.id).await, Err(AccountError::UnknownKey(_))));
+    assert!(matches!(
+        users.revoke_key(&first.key.id).await,
+        Err(AccountError::UnknownKey(_))
+    ));
     users.remove(&user("ada")).await.unwrap();
     assert_eq!(user_of(&server, &second).await, None);
     assert_eq!(user_of(&server, &third).await, Some(user("ben")));
@@ -101,44 +163,113 @@ pub async fn key_is_valid_until_it_is_revoked(backend: &dyn AccountBackend) {
 /// A key ends with its lifetime, and with it its session.
 pub async fn key_and_session_end_when_the_key_expires(backend: &dyn AccountBackend) {
     let store = backend.open().await;
-    let (users, server) = (Users::new(Arc::clone(&store)), authenticator(&store, "operator"));
+    let (users, server) = (
+        Users::new(Arc::clone(&store)),
+        authenticator(&store, "operator"),
+    );
     users.add(&user("ada")).await.unwrap();
-    let expired = users.add_key(&user("ada"), KeyScope::Write, Some(Duration::ZERO)).await.unwrap();
+    let expired = users
+        .add_key(&user("ada"), KeyScope::Write, Some(Duration::ZERO))
+        .await
+        .unwrap();
     assert_eq!(user_of(&server, &expired).await, None);
-    let valid = users.add_key(&user("ada"), KeyScope::Write, Some(Duration::from_hours(1))).await.unwrap();
-    let caller = server.with_key(valid.secret.expose_secret().as_bytes()).await.unwrap().unwrap();
+    let valid = users
+        .add_key(&user("ada"), KeyScope::Write, Some(Duration::from_hours(1)))
+        .await
+        .unwrap();
+    let caller = server
+        .with_key(valid.secret.expose_secret().as_bytes())
+        .await
+        .unwrap()
+        .unwrap();
     let token = server.start_session(&caller).await.unwrap();
     let hash = SecretHash::new(token.expose_secret().as_bytes());
-    assert!(server.with_session(token.expose_secret().as_bytes()).await.unwrap().is_some());
+    assert!(
+        server
+            .with_session(token.expose_secret().as_bytes())
+            .await
+            .unwrap()
+            .is_some()
+    );
     // The same session, of the expired key.
     let session = store.session(&hash).await.unwrap().unwrap();
     store.remove_session(&hash).await.unwrap();
-    let of_expired = Session { key: expired.key.id.to_string(), ..session.clone() };
+    let of_expired = Session {
+        key: expired.key.id.to_string(),
+        ..session.clone()
+    };
     store.add_session(&of_expired, 9).await.unwrap();
-    assert_eq!(server.with_session(token.expose_secret().as_bytes()).await.unwrap(), None);
+    assert_eq!(
+        server
+            .with_session(token.expose_secret().as_bytes())
+            .await
+            .unwrap(),
+        None
+    );
     store.remove_session(&hash).await.unwrap();
-    let ended = Session { created_at: unix_now() - 9, expires_at: unix_now(), ..session };
+    let ended = Session {
+        created_at: unix_now() - 9,
+        expires_at: unix_now(),
+        ..session
+    };
     store.add_session(&ended, 9).await.unwrap();
-    assert_eq!(server.with_session(token.expose_secret().as_bytes()).await.unwrap(), None);
+    assert_eq!(
+        server
+            .with_session(token.expose_secret().as_bytes())
+            .await
+            .unwrap(),
+        None
+    );
 }
 
-/// A session has the rights of its key, and ends with it, on sign-out, or when the operator's key changes.
+/// A session has the rights of its key, and ends with it, on sign-out, or when the operator's key
+/// changes.
 pub async fn session_ends_with_its_key_or_by_sign_out(backend: &dyn AccountBackend) {
     let store = backend.open().await;
-    let (users, server) = (Users::new(Arc::clone(&store)), authenticator(&store, "operator"));
+    let (users, server) = (
+        Users::new(Arc::clone(&store)),
+        authenticator(&store, "operator"),
+    );
     users.add(&user("ada")).await.unwrap();
-    let key = users.add_key(&user("ada"), KeyScope::Read, None).await.unwrap();
-    let caller = server.with_key(key.secret.expose_secret().as_bytes()).await.unwrap().unwrap();
+    let key = users
+        .add_key(&user("ada"), KeyScope::Read, None)
+        .await
+        .unwrap();
+    let caller = server
+        .with_key(key.secret.expose_secret().as_bytes())
+        .await
+        .unwrap()
+        .unwrap();
     let start = async || server.start_session(&caller).await.unwrap();
     let (first, second) = (start().await, start().await);
-    let find =
-        async |token: &SecretString| server.with_session(token.expose_secret().as_bytes()).await.unwrap();
+    let find = async |token: &SecretString| {
+        server
+            .with_session(token.expose_secret().as_bytes())
+            .await
+            .unwrap()
+    };
     let found = find(&first).await.unwrap();
-    assert_eq!((&found.user, found.scope, &found.key), (&caller.user, KeyScope::Read, &caller.key));
-    assert_eq!(server.with_credential(&found.credential).await.unwrap().as_ref(), Some(&found));
-    server.end_session(first.expose_secret().as_bytes()).await.unwrap();
+    assert_eq!(
+        (&found.user, found.scope, &found.key),
+        (&caller.user, KeyScope::Read, &caller.key)
+    );
+    assert_eq!(
+        server
+            .with_credential(&found.credential)
+            .await
+            .unwrap()
+            .as_ref(),
+        Some(&found)
+    );
+    server
+        .end_session(first.expose_secret().as_bytes())
+        .await
+        .unwrap();
     assert_eq!(find(&first).await, None);
-    assert_eq!(server.with_credential(&found.credential).await.unwrap(), None);
+    assert_eq!(
+        server.with_credential(&found.credential).await.unwrap(),
+        None
+    );
     assert!(find(&second).await.is_some());
     users.revoke_key(&key.key.id).await.unwrap();
     assert_eq!(find(&second).await, None);
@@ -147,10 +278,22 @@ pub async fn session_ends_with_its_key_or_by_sign_out(backend: &dyn AccountBacke
     let token = server.start_session(&operator).await.unwrap();
     assert_eq!(find(&token).await.unwrap().user, None);
     let changed = authenticator(&store, "another key");
-    assert_eq!(changed.with_session(token.expose_secret().as_bytes()).await.unwrap(), None);
+    assert_eq!(
+        changed
+            .with_session(token.expose_secret().as_bytes())
+            .await
+            .unwrap(),
+        None
+    );
     // A key is no token, and a token is no key.
     assert_eq!(server.with_session(b"operator").await.unwrap(), None);
-    assert_eq!(server.with_key(token.expose_secret().as_bytes()).await.unwrap(), None);
+    assert_eq!(
+        server
+            .with_key(token.expose_secret().as_bytes())
+            .await
+            .unwrap(),
+        None
+    );
 }
 
 /// Keys of a user and sessions of a key are bounded.
@@ -159,7 +302,10 @@ pub async fn keys_and_sessions_are_bounded(backend: &dyn AccountBackend) {
     let users = Users::new(Arc::clone(&store));
     users.add(&user("ada")).await.unwrap();
     for _ in 0..MAX_KEYS {
-        users.add_key(&user("ada"), KeyScope::Read, None).await.unwrap();
+        users
+            .add_key(&user("ada"), KeyScope::Read, None)
+            .await
+            .unwrap();
     }
     let added = users.add_key(&user("ada"), KeyScope::Read, None).await;
     assert!(matches!(added, Err(AccountError::TooManyKeys { .. })));
@@ -176,13 +322,34 @@ pub async fn keys_and_sessions_are_bounded(backend: &dyn AccountBackend) {
     let mut kept = Vec::new();
     for number in 0..5 {
         kept.push((
-            store.session(&session(number, "a").hash).await.unwrap().is_some(),
-            store.session(&session(number, "b").hash).await.unwrap().is_some(),
+            store
+                .session(&session(number, "a").hash)
+                .await
+                .unwrap()
+                .is_some(),
+            store
+                .session(&session(number, "b").hash)
+                .await
+                .unwrap()
+                .is_some(),
         ));
     }
-    assert_eq!(kept, [(false, true), (false, true), (true, true), (true, true), (true, true)]);
+    assert_eq!(
+        kept,
+        [
+            (false, true),
+            (false, true),
+            (true, true),
+            (true, true),
+            (true, true)
+        ]
+    );
     // Those that have ended are removed with the next one.
-    let later = Session { created_at: 100, expires_at: 200, ..session(9, "c") };
+    let later = Session {
+        created_at: 100,
+        expires_at: 200,
+        ..session(9, "c")
+    };
     store.add_session(&later, 3).await.unwrap();
     assert_eq!(store.session(&session(4, "b").hash).await.unwrap(), None);
     assert_eq!(store.session(&later.hash).await.unwrap(), Some(later));
@@ -195,7 +362,14 @@ pub async fn maximum_holds_when_keys_are_added_concurrently(backend: &dyn Accoun
     let add = async |number: usize| {
         let id = format!("{number:012x}").parse().unwrap();
         let (scope, created_at) = (KeyScope::Read, 1);
-        let key = Key { id, user: user("ada"), scope, created_at, expires_at: None, last_used_at: None };
+        let key = Key {
+            id,
+            user: user("ada"),
+            scope,
+            created_at,
+            expires_at: None,
+            last_used_at: None,
+        };
         let hash = SecretHash::new(&number.to_le_bytes());
         stores[number % 2].add_key(&key, &hash, 10).await.unwrap()
     };
@@ -204,28 +378,47 @@ pub async fn maximum_holds_when_keys_are_added_concurrently(backend: &dyn Accoun
     assert_eq!(stores[1].keys(Some(&user("ada"))).await.unwrap().len(), 10);
 }
 
-/// Users and keys of another store are added once, and change no existing user. Their keys authenticate.
+/// Users and keys of another store are added once, and change no existing user. Their keys
+/// authenticate.
 pub async fn records_are_added_and_change_no_existing_user(backend: &dyn AccountBackend) {
     let store = backend.open().await;
     let users = Users::new(Arc::clone(&store));
     for name in ["ada", "ben", "eve"] {
         users.add(&user(name)).await.unwrap();
     }
-    let keep = users.add_key(&user("ada"), KeyScope::Write, None).await.unwrap();
-    let expiring = users.add_key(&user("ada"), KeyScope::Read, Some(Duration::from_hours(1))).await.unwrap();
-    let revoked = users.add_key(&user("ben"), KeyScope::Write, None).await.unwrap();
-    assert_eq!(user_of(&authenticator(&store, "operator"), &keep).await, Some(user("ada")));
+    let keep = users
+        .add_key(&user("ada"), KeyScope::Write, None)
+        .await
+        .unwrap();
+    let expiring = users
+        .add_key(&user("ada"), KeyScope::Read, Some(Duration::from_hours(1)))
+        .await
+        .unwrap();
+    let revoked = users
+        .add_key(&user("ben"), KeyScope::Write, None)
+        .await
+        .unwrap();
+    assert_eq!(
+        user_of(&authenticator(&store, "operator"), &keep).await,
+        Some(user("ada"))
+    );
     users.remove(&user("eve")).await.unwrap();
     let records = store.records().await.unwrap();
     let ids: Vec<_> = records.keys().iter().map(|record| &record.key.id).collect();
     assert_eq!(ids, [&keep.key.id, &expiring.key.id, &revoked.key.id]);
     assert_eq!(records.users(), store.users().await.unwrap());
-    assert_eq!(store.add_records(&records).await.unwrap(), AddedAccounts::default());
+    assert_eq!(
+        store.add_records(&records).await.unwrap(),
+        AddedAccounts::default()
+    );
 
     // The other store: cal, and ada of an earlier time, whose key the store does not have.
     let new_key = |name: &str, number: u64| {
         let hash = SecretHash::new(&number.to_le_bytes());
-        let id = hash.as_bytes()[..6].iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let id = hash.as_bytes()[..6]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>();
         let key = Key {
             id: id.parse().unwrap(),
             user: user(name),
@@ -236,28 +429,63 @@ pub async fn records_are_added_and_change_no_existing_user(backend: &dyn Account
         };
         KeyRecord { key, hash }
     };
-    let other = |name: &str, removed_at| User { name: user(name), created_at: 4, removed_at };
+    let other = |name: &str, removed_at| User {
+        name: user(name),
+        created_at: 4,
+        removed_at,
+    };
     let (first, second, of_ada) = (new_key("cal", 1), new_key("cal", 2), new_key("ada", 3));
-    let others = [other("ada", None), other("cal", None), other("dan", Some(9)), other("eve", None)];
+    let others = [
+        other("ada", None),
+        other("cal", None),
+        other("dan", Some(9)),
+        other("eve", None),
+    ];
     let of_eve = new_key("eve", 4);
-    let keys = vec![first.clone(), of_ada.clone(), second.clone(), of_eve.clone()];
+    let keys = vec![
+        first.clone(),
+        of_ada.clone(),
+        second.clone(),
+        of_eve.clone(),
+    ];
     users.revoke_key(&revoked.key.id).await.unwrap();
     let records = AccountRecords::new(others.to_vec(), keys).unwrap();
     let other_handle = backend.open().await;
     let added = other_handle.add_records(&records).await.unwrap();
     assert_eq!(added, AddedAccounts { users: 2, keys: 2 });
-    assert_eq!(other_handle.add_records(&records).await.unwrap(), AddedAccounts::default());
+    assert_eq!(
+        other_handle.add_records(&records).await.unwrap(),
+        AddedAccounts::default()
+    );
     assert_eq!(store.find_key(&first.hash).await.unwrap(), Some(first.key));
-    assert_eq!(store.find_key(&second.hash).await.unwrap(), Some(second.key));
-    for hash in [of_ada.hash, of_eve.hash, SecretHash::new(revoked.secret.expose_secret().as_bytes())] {
+    assert_eq!(
+        store.find_key(&second.hash).await.unwrap(),
+        Some(second.key)
+    );
+    for hash in [
+        of_ada.hash,
+        of_eve.hash,
+        SecretHash::new(revoked.secret.expose_secret().as_bytes()),
+    ] {
         assert_eq!(store.find_key(&hash).await.unwrap(), None);
     }
     let removed = other("dan", Some(9));
     assert_eq!(store.user(&removed.name).await.unwrap(), Some(removed));
-    assert!(store.user(&user("eve")).await.unwrap().unwrap().removed_at.is_some());
+    assert!(
+        store
+            .user(&user("eve"))
+            .await
+            .unwrap()
+            .unwrap()
+            .removed_at
+            .is_some()
+    );
     // The maximum counts the added keys.
     for _ in 2..MAX_KEYS {
-        users.add_key(&user("cal"), KeyScope::Read, None).await.unwrap();
+        users
+            .add_key(&user("cal"), KeyScope::Read, None)
+            .await
+            .unwrap();
     }
     let added = users.add_key(&user("cal"), KeyScope::Read, None).await;
     assert!(matches!(added, Err(AccountError::TooManyKeys { .. })));
@@ -277,9 +505,15 @@ fn entry(number: u64, actor: AuditActor) -> AuditEntry {
 /// Entries are read in order, whole, and by user and conversation.
 pub async fn audit_log_is_read_in_order_and_by_filter(backend: &dyn AccountBackend) {
     let (log, other) = (backend.open_audit().await, backend.open_audit().await);
-    let of_user =
-        |name: &str| AuditActor::User { name: user(name), key: Some("0123456789ab".parse().unwrap()) };
-    let command = AuditEntry { address: None, status: None, ..entry(4, AuditActor::Operator) };
+    let of_user = |name: &str| AuditActor::User {
+        name: user(name),
+        key: Some("0123456789ab".parse().unwrap()),
+    };
+    let command = AuditEntry {
+        address: None,
+        status: None,
+        ..entry(4, AuditActor::Operator)
+    };
     let entries = [
         entry(0, of_user("ada")),
         entry(1, of_user("ben")),
@@ -292,7 +526,11 @@ pub async fn audit_log_is_read_in_order_and_by_filter(backend: &dyn AccountBacke
     }
     let read = async |name: Option<&str>, conversation: Option<&str>, limit| {
         let conversation = conversation.map(|id| id.parse().unwrap());
-        let filter = AuditFilter { user: name.map(user), conversation, limit };
+        let filter = AuditFilter {
+            user: name.map(user),
+            conversation,
+            limit,
+        };
         let read = other.read(&filter).await.unwrap();
         let index = |found: &AuditEntry| entries.iter().position(|entry| entry == found).unwrap();
         read.iter().map(index).collect::<Vec<_>>()
@@ -308,17 +546,26 @@ pub async fn audit_log_is_read_in_order_and_by_filter(backend: &dyn AccountBacke
 /// The log is bounded, and the entries of unknown clients do not displace the others.
 pub async fn audit_log_is_bounded_and_wrong_keys_displace_nothing(backend: &dyn AccountBackend) {
     let log = backend.open_audit().await;
-    log.append(&entry(0, AuditActor::Operator), 100).await.unwrap();
+    log.append(&entry(0, AuditActor::Operator), 100)
+        .await
+        .unwrap();
     for number in 1..2000 {
-        log.append(&entry(number, AuditActor::Unknown), 100).await.unwrap();
+        log.append(&entry(number, AuditActor::Unknown), 100)
+            .await
+            .unwrap();
     }
-    let all = AuditFilter { limit: usize::MAX, ..AuditFilter::default() };
+    let all = AuditFilter {
+        limit: usize::MAX,
+        ..AuditFilter::default()
+    };
     let kept = log.read(&all).await.unwrap();
     assert_eq!(kept[0], entry(0, AuditActor::Operator));
     assert!(kept.len() <= 1011, "{}", kept.len());
     assert_eq!(kept.last(), Some(&entry(1999, AuditActor::Unknown)));
     for number in 2000..4000 {
-        log.append(&entry(number, AuditActor::Operator), 100).await.unwrap();
+        log.append(&entry(number, AuditActor::Operator), 100)
+            .await
+            .unwrap();
     }
     let kept = log.read(&all).await.unwrap();
     assert!(kept.len() <= 1100 && kept[0].at_ms > 0, "{}", kept.len());
@@ -327,16 +574,27 @@ pub async fn audit_log_is_bounded_and_wrong_keys_displace_nothing(backend: &dyn 
 /// The entries of a user do not displace entries of others.
 pub async fn user_displaces_no_audit_entries_of_others(backend: &dyn AccountBackend) {
     let log = backend.open_audit().await;
-    let of_user = |name: &str| AuditActor::User { name: user(name), key: None };
+    let of_user = |name: &str| AuditActor::User {
+        name: user(name),
+        key: None,
+    };
     let others = [entry(0, AuditActor::Operator), entry(1, of_user("ben"))];
     for entry in &others {
         log.append(entry, 100).await.unwrap();
     }
-    let entries: Vec<_> = (2..3000).map(|number| entry(number, of_user("ada"))).collect();
+    let entries: Vec<_> = (2..3000)
+        .map(|number| entry(number, of_user("ada")))
+        .collect();
     for batch in entries.chunks(100) {
         log.append_all(batch, 100).await.unwrap();
     }
-    let kept = log.read(&AuditFilter { limit: usize::MAX, ..AuditFilter::default() }).await.unwrap();
+    let kept = log
+        .read(&AuditFilter {
+            limit: usize::MAX,
+            ..AuditFilter::default()
+        })
+        .await
+        .unwrap();
     assert_eq!(kept[..2], others);
     assert!(kept.len() <= 1012, "{}", kept.len());
     assert_eq!(kept.last(), entries.last());
@@ -346,9 +604,17 @@ pub async fn user_displaces_no_audit_entries_of_others(backend: &dyn AccountBack
 pub async fn audit_entries_are_merged_once(backend: &dyn AccountBackend) {
     let log = backend.open_audit().await;
     // More than a page, in which two entries are equal.
-    let others: Vec<_> = (0..1500).map(|number| entry(number.max(1), AuditActor::Operator)).collect();
+    let others: Vec<_> = (0..1500)
+        .map(|number| entry(number.max(1), AuditActor::Operator))
+        .collect();
     log.append_all(&others[..700], 10_000).await.unwrap();
-    let own = entry(9000, AuditActor::User { name: user("ada"), key: None });
+    let own = entry(
+        9000,
+        AuditActor::User {
+            name: user("ada"),
+            key: None,
+        },
+    );
     log.append(&own, 10_000).await.unwrap();
     let mut merge = AuditMerge::new(backend.open_audit().await).await.unwrap();
     let mut count = 0;
@@ -356,7 +622,10 @@ pub async fn audit_entries_are_merged_once(backend: &dyn AccountBackend) {
         count += merge.append_missing(page.to_vec()).await.unwrap();
     }
     assert_eq!(count, 800);
-    let all = AuditFilter { limit: usize::MAX, ..AuditFilter::default() };
+    let all = AuditFilter {
+        limit: usize::MAX,
+        ..AuditFilter::default()
+    };
     let expected = [&others[..700], std::slice::from_ref(&own), &others[700..]].concat();
     assert!(log.read(&all).await.unwrap() == expected);
     let mut again = AuditMerge::new(Arc::clone(&log)).await.unwrap();
@@ -365,7 +634,9 @@ pub async fn audit_entries_are_merged_once(backend: &dyn AccountBackend) {
     let (mut numbers, mut last) = (Vec::new(), 0);
     loop {
         let page = log.read_after(last, 600).await.unwrap();
-        let Some((number, _)) = page.last() else { break };
+        let Some((number, _)) = page.last() else {
+            break;
+        };
         last = *number;
         numbers.extend(page.into_iter().map(|(number, _)| number));
     }

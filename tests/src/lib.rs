@@ -1,6 +1,11 @@
 //! Harness and suites for whole flows. The tests are the one binary `tests/main.rs`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)] // a test says what it expects by panicking
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout
+)] // a test says what it expects by panicking
 
 pub mod account_contract;
 pub mod glovebox;

@@ -27,7 +27,10 @@ impl ModelReply {
     /// The model calls one tool.
     pub fn call(tool: &str, arguments: &Value) -> Self {
         let call = json!({"id": "call-1", "type": "function", "function": {"name": tool, "arguments": arguments.to_string()}});
-        Self::answer(&json!({"role": "assistant", "content": null, "tool_calls": [call]}), "tool_calls")
+        Self::answer(
+            &json!({"role": "assistant", "content": null, "tool_calls": [call]}),
+            "tool_calls",
+        )
     }
 
     /// The model replies with text.
@@ -70,7 +73,10 @@ impl ModelServer {
     /// Starts a server that sends these replies, then status 500 for every further call.
     pub async fn start(replies: impl IntoIterator<Item = ModelReply>) -> Self {
         let (count, calls) = watch::channel(0);
-        let state = ServerState { replies: Mutex::new(replies.into_iter().collect()), calls: count };
+        let state = ServerState {
+            replies: Mutex::new(replies.into_iter().collect()),
+            calls: count,
+        };
         let router = Router::new().fallback(reply).with_state(Arc::new(state));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -86,8 +92,10 @@ impl ModelServer {
     /// Waits until the server received this number of calls.
     pub async fn called(&self, times: usize) {
         let mut calls = self.calls.clone();
-        let waited =
-            tokio::time::timeout(super::glovebox::TEST_TIMEOUT, calls.wait_for(|calls| *calls >= times));
+        let waited = tokio::time::timeout(
+            super::glovebox::TEST_TIMEOUT,
+            calls.wait_for(|calls| *calls >= times),
+        );
         waited.await.expect("the model is called").unwrap();
     }
 }
@@ -95,15 +103,19 @@ impl ModelServer {
 async fn reply(State(state): State<Arc<ServerState>>) -> Response {
     state.calls.send_modify(|calls| *calls += 1);
     let reply = state.replies.lock().unwrap().pop_front();
-    let mut reply = reply.unwrap_or_else(|| ModelReply::error(500, "script_ended", "no more replies"));
+    let mut reply =
+        reply.unwrap_or_else(|| ModelReply::error(500, "script_ended", "no more replies"));
     if let ModelReply::Late(delay, late) = reply {
         tokio::time::sleep(delay).await;
         reply = *late;
     }
     match reply {
-        ModelReply::Raw(status, kind, body) => {
-            (StatusCode::from_u16(status).unwrap(), [("content-type", kind)], body).into_response()
-        }
+        ModelReply::Raw(status, kind, body) => (
+            StatusCode::from_u16(status).unwrap(),
+            [("content-type", kind)],
+            body,
+        )
+            .into_response(),
         ModelReply::Late(..) => unreachable!("a reply is late once"),
         ModelReply::Silence => {
             tokio::time::sleep(Duration::from_secs(600)).await;

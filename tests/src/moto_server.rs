@@ -30,10 +30,14 @@ impl MotoServer {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| error.to_string())?;
-        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let mut lines = BufReader::new(process.stderr.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
         let mut output = Vec::new();
         let url = lines.find_map(|line| {
-            let url = line.split_once(READY).map(|(_, rest)| rest.trim().to_owned());
+            let url = line
+                .split_once(READY)
+                .map(|(_, rest)| rest.trim().to_owned());
             output.push(line);
             url
         });
@@ -41,7 +45,10 @@ impl MotoServer {
         std::thread::spawn(|| lines.for_each(drop));
         match url {
             Some(url) => Ok(Self { process, url }),
-            None => Err(format!("moto ended before it was ready:\n{}", output.join("\n"))),
+            None => Err(format!(
+                "moto ended before it was ready:\n{}",
+                output.join("\n")
+            )),
         }
     }
 

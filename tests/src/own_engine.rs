@@ -23,8 +23,8 @@ pub struct OwnEngine {
 }
 
 impl OwnEngine {
-    /// Starts an engine. `None`, and the test is skipped, if this user cannot run one. With `live_restore`, containers continue
-    /// while the engine is stopped.
+    /// Starts an engine. `None`, and the test is skipped, if this user cannot run one. With
+    /// `live_restore`, containers continue while the engine is stopped.
     pub fn start(live_restore: bool) -> Option<Self> {
         if skip_without("dockerd") {
             return None;
@@ -34,9 +34,16 @@ impl OwnEngine {
             return None;
         }
         // In /tmp and not in TMPDIR, because the paths of sockets must be short.
-        let folder = tempfile::Builder::new().prefix("gbe").tempdir_in("/tmp").unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("gbe")
+            .tempdir_in("/tmp")
+            .unwrap();
         std::fs::write(folder.path().join("daemon.json"), "{}").unwrap();
-        let mut engine = Self { folder, process: None, live_restore };
+        let mut engine = Self {
+            folder,
+            process: None,
+            live_restore,
+        };
         engine.restart();
         Some(engine)
     }
@@ -56,7 +63,8 @@ impl OwnEngine {
             std::thread::sleep(Duration::from_millis(20));
         }
         if signal == Signal::KILL {
-            // The kernel killed its containerd too. If no process reaps that, the next engine considers it alive.
+            // The kernel killed its containerd too. If no process reaps that, the next engine
+            // considers it alive.
             let _ = std::fs::remove_file(self.path("exec/containerd/containerd.pid"));
         }
     }
@@ -69,18 +77,37 @@ impl OwnEngine {
 
     /// Restarts the engine with the same folder and waits until it answers.
     pub fn restart(&mut self) {
-        let log = File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .unwrap();
         let mut dockerd = Command::new("dockerd");
-        dockerd.arg("--config-file").arg(self.path("daemon.json")).args(["--host", &self.host()]);
-        for (option, name) in [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")] {
+        dockerd
+            .arg("--config-file")
+            .arg(self.path("daemon.json"))
+            .args(["--host", &self.host()]);
+        for (option, name) in [
+            ("--data-root", "data"),
+            ("--exec-root", "exec"),
+            ("--pidfile", "pid"),
+        ] {
             dockerd.arg(option).arg(self.path(name));
         }
-        for (option, what) in [("--containerd-namespace", "c"), ("--containerd-plugins-namespace", "p")] {
-            dockerd.arg(option).arg(format!("glovebox-test-{what}-{}", std::process::id()));
+        for (option, what) in [
+            ("--containerd-namespace", "c"),
+            ("--containerd-plugins-namespace", "p"),
+        ] {
+            dockerd
+                .arg(option)
+                .arg(format!("glovebox-test-{what}-{}", std::process::id()));
         }
         dockerd.args(["--bridge=none", "--iptables=false"]);
         dockerd.args(self.live_restore.then_some("--live-restore"));
-        dockerd.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        dockerd
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         self.process = Some(dockerd.spawn().unwrap());
         let deadline = Instant::now() + START_TIMEOUT;
         while !self.docker(&["version"]).status.success() {
@@ -91,9 +118,19 @@ impl OwnEngine {
 
     /// Copies an image from the shared engine.
     pub fn copy_image(&self, image: &str) {
-        let mut save = Command::new("docker").args(["save", image]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut save = Command::new("docker")
+            .args(["save", image])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut load = self.command(&["load", "--quiet"]);
-        assert!(load.stdin(save.stdout.take().unwrap()).stdout(Stdio::null()).status().unwrap().success());
+        assert!(
+            load.stdin(save.stdout.take().unwrap())
+                .stdout(Stdio::null())
+                .status()
+                .unwrap()
+                .success()
+        );
         assert!(save.wait().unwrap().success());
     }
 
@@ -108,7 +145,10 @@ impl OwnEngine {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new("docker");
-        command.args(arguments).env("DOCKER_HOST", self.host()).env_remove("DOCKER_CONTEXT");
+        command
+            .args(arguments)
+            .env("DOCKER_HOST", self.host())
+            .env_remove("DOCKER_CONTEXT");
         command
     }
 
@@ -124,12 +164,16 @@ impl OwnEngine {
             let arguments = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
             String::from_utf8_lossy(&arguments).contains(&folder)
         });
-        ours.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+        ours.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+            .collect()
     }
 
     fn unmount_all(&self) {
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let mounts = mounts.lines().rev().filter_map(|line| line.split(' ').nth(4));
+        let mounts = mounts
+            .lines()
+            .rev()
+            .filter_map(|line| line.split(' ').nth(4));
         for mount in mounts.filter(|mount| Path::new(mount).starts_with(self.folder.path())) {
             let _ = Command::new("umount").args(["--lazy", mount]).status();
         }
@@ -149,7 +193,8 @@ impl Drop for OwnEngine {
         if let Some(process) = &mut self.process {
             let _ = kill_process(Pid::from_child(process), Signal::TERM);
             let deadline = Instant::now() + STOP_TIMEOUT;
-            while process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline {
+            while process.try_wait().is_ok_and(|ended| ended.is_none()) && Instant::now() < deadline
+            {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }

@@ -1,6 +1,8 @@
-//! A PostgreSQL server on a unix socket in a temporary folder: of one test process, or of all processes of `cargo ci test`.
+//! A PostgreSQL server on a unix socket in a temporary folder: of one test process, or of all
+//! processes of `cargo ci test`.
 //!
-//! Runs as the user `nobody` if the tests run as root, which PostgreSQL refuses. Stopped and removed on drop.
+//! Runs as the user `nobody` if the tests run as root, which PostgreSQL refuses. Stopped and
+//! removed on drop.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
@@ -49,7 +51,8 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Returns the server that all tests share, or those of this process without `cargo ci test`. `None`, and the test is skipped, if PostgreSQL is not installed.
+    /// Returns the server that all tests share, or those of this process without `cargo ci test`.
+    /// `None`, and the test is skipped, if PostgreSQL is not installed.
     pub fn shared() -> Option<Arc<Self>> {
         static SHARED: Mutex<Weak<PostgresServer>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap();
@@ -82,19 +85,29 @@ impl PostgresServer {
         Self::start_with(DEFAULT_PORT, |_| vec![SHARED_SERVER_CONNECTIONS.into()])
     }
 
-    /// Starts a server with additional settings. They may refer to files that `settings` creates in the server's folder. Without
-    /// them the port is only part of the name of its socket.
+    /// Starts a server with additional settings. They may refer to files that `settings` creates in
+    /// the server's folder. Without them the port is only part of the name of its socket.
     pub fn start_with(port: u16, settings: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         let programs = installed_programs()?;
         // In /tmp and not in TMPDIR, because the path of a socket must be short.
-        let folder = tempfile::Builder::new().prefix("gbp").tempdir_in("/tmp").unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("gbp")
+            .tempdir_in("/tmp")
+            .unwrap();
         if rustix::process::geteuid().is_root() {
             chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
         let settings = settings(folder.path());
         let process = Mutex::new(None);
         let (folder, own_folder) = (folder.path().to_owned(), Some(folder));
-        let server = Self { folder, own_folder, programs, port, settings, process };
+        let server = Self {
+            folder,
+            own_folder,
+            programs,
+            port,
+            settings,
+            process,
+        };
         server.initialize();
         server.restart();
         Some(server)
@@ -102,42 +115,89 @@ impl PostgresServer {
 
     fn initialize(&self) {
         let mut initdb = self.program("initdb");
-        initdb.arg("--pgdata").arg(self.path("data")).args(["--username", USER, "--auth", "trust"]);
-        initdb.args(["--encoding", "UTF8", "--locale", "C", "--no-sync", "--no-instructions"]);
+        initdb
+            .arg("--pgdata")
+            .arg(self.path("data"))
+            .args(["--username", USER, "--auth", "trust"]);
+        initdb.args([
+            "--encoding",
+            "UTF8",
+            "--locale",
+            "C",
+            "--no-sync",
+            "--no-instructions",
+        ]);
         let output = initdb.output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
     }
 
     /// Starts the stopped server and waits until it accepts connections.
     pub fn restart(&self) {
-        let log = std::fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .unwrap();
         let mut postgres = self.program("postgres");
-        postgres.arg("-D").arg(self.path("data")).arg("-k").arg(&self.folder);
+        postgres
+            .arg("-D")
+            .arg(self.path("data"))
+            .arg("-k")
+            .arg(&self.folder);
         postgres.args(["-p", &self.port.to_string()]);
         // Nothing that it writes has to survive a power failure.
-        for setting in ["listen_addresses=", "fsync=off", "shared_buffers=32MB", "max_connections=60"] {
+        for setting in [
+            "listen_addresses=",
+            "fsync=off",
+            "shared_buffers=32MB",
+            "max_connections=60",
+        ] {
             postgres.args(["-c", setting]);
         }
         for setting in &self.settings {
             postgres.args(["-c", setting]);
         }
-        postgres.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
+        postgres
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log);
         *self.process.lock().unwrap() = Some(postgres.spawn().unwrap());
         let deadline = Instant::now() + START_TIMEOUT;
         while !self.psql("postgres", "SELECT 1").status.success() {
-            let has_exited = self.process.lock().unwrap().as_mut().unwrap().try_wait().unwrap().is_some();
-            assert!(!has_exited && Instant::now() < deadline, "PostgreSQL does not start: {}", self.log());
+            let has_exited = self
+                .process
+                .lock()
+                .unwrap()
+                .as_mut()
+                .unwrap()
+                .try_wait()
+                .unwrap()
+                .is_some();
+            assert!(
+                !has_exited && Instant::now() < deadline,
+                "PostgreSQL does not start: {}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// Stops the server: with `INT` it disconnects all clients, with `QUIT` it leaves recovery to the next start.
+    /// Stops the server: with `INT` it disconnects all clients, with `QUIT` it leaves recovery to
+    /// the next start.
     pub fn stop(&self, signal: Signal) {
         let mut process = self.process.lock().unwrap().take().unwrap();
         kill_process(Pid::from_child(&process), signal).unwrap();
         let deadline = Instant::now() + STOP_TIMEOUT;
         while process.try_wait().unwrap().is_none() {
-            assert!(Instant::now() < deadline, "PostgreSQL does not stop: {}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "PostgreSQL does not stop: {}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -149,7 +209,10 @@ impl PostgresServer {
         // The server first, so that it starts no further session.
         kill_process(server, signal).unwrap();
         let children = format!("/proc/{server}/task/{server}/children");
-        for child in std::fs::read_to_string(children).unwrap().split_whitespace() {
+        for child in std::fs::read_to_string(children)
+            .unwrap()
+            .split_whitespace()
+        {
             // One that has ended meanwhile needs no signal.
             let _ = kill_process(Pid::from_raw(child.parse().unwrap()).unwrap(), signal);
         }
@@ -158,7 +221,11 @@ impl PostgresServer {
     /// Creates an empty database and returns its name.
     pub fn create_database(&self) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "test_{}_{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         self.execute("postgres", &format!("CREATE DATABASE {name}"));
         name
     }
@@ -182,20 +249,41 @@ impl PostgresServer {
     /// Executes SQL and returns the values of the result, a row per line.
     pub fn execute(&self, database: &str, sql: &str) -> String {
         let output = self.psql(database, sql);
-        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+        assert!(
+            output.status.success(),
+            "{sql}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout)
+            .unwrap()
+            .trim_end()
+            .to_owned()
     }
 
     fn psql(&self, database: &str, sql: &str) -> std::process::Output {
         let mut psql = self.program("psql");
-        psql.args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set", "ON_ERROR_STOP=1"]);
+        psql.args([
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "--set",
+            "ON_ERROR_STOP=1",
+        ]);
         psql.args(["--username", USER, "--dbname", database, "--command", sql]);
-        psql.args(["--port", &self.port.to_string()]).arg("--host").arg(&self.folder).output().unwrap()
+        psql.args(["--port", &self.port.to_string()])
+            .arg("--host")
+            .arg(&self.folder)
+            .output()
+            .unwrap()
     }
 
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.programs.join(name));
-        command.current_dir(&self.folder).env_clear().env("LC_ALL", "C");
+        command
+            .current_dir(&self.folder)
+            .env_clear()
+            .env("LC_ALL", "C");
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -213,7 +301,9 @@ impl PostgresServer {
 
 impl Drop for PostgresServer {
     fn drop(&mut self) {
-        let Some(process) = self.process.get_mut().ok().and_then(Option::as_mut) else { return };
+        let Some(process) = self.process.get_mut().ok().and_then(Option::as_mut) else {
+            return;
+        };
         // Its children exit when it does. A test that failed may have suspended it.
         let _ = kill_process(Pid::from_child(process), Signal::QUIT);
         let _ = kill_process(Pid::from_child(process), Signal::CONT);
@@ -226,11 +316,15 @@ impl Drop for PostgresServer {
     }
 }
 
-/// Returns the folder with the programs. `None`, and the test is skipped, if PostgreSQL is not installed.
+/// Returns the folder with the programs. `None`, and the test is skipped, if PostgreSQL is not
+/// installed.
 fn installed_programs() -> Option<PathBuf> {
     let programs = find_programs();
     if programs.is_none() {
-        skip(Requirement::PostgreSql, format!("not found in {DEBIAN_FOLDER}"));
+        skip(
+            Requirement::PostgreSql,
+            format!("not found in {DEBIAN_FOLDER}"),
+        );
     }
     programs
 }
@@ -239,7 +333,9 @@ fn installed_programs() -> Option<PathBuf> {
 fn find_programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir(DEBIAN_FOLDER).ok()?.flatten();
     let programs = versions.map(|version| version.path().join("bin"));
-    programs.filter(|programs| programs.join("postgres").exists()).max_by_key(|programs| version_of(programs))
+    programs
+        .filter(|programs| programs.join("postgres").exists())
+        .max_by_key(|programs| version_of(programs))
 }
 
 fn version_of(programs: &Path) -> Option<u32> {
@@ -289,7 +385,10 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         if self.server.own_folder.is_none() {
-            self.server.psql("postgres", &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
+            self.server.psql(
+                "postgres",
+                &format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name),
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! An OpenSSH server on a loopback port with one unprivileged account of its own.
 //!
-//! Requires root: the server runs in its own mount namespace, where `/etc/passwd` has one more line. The accounts and the SSH
-//! server of the machine are not affected. The server and its sessions are stopped on drop.
+//! Requires root: the server runs in its own mount namespace, where `/etc/passwd` has one more
+//! line. The accounts and the SSH server of the machine are not affected. The server and its
+//! sessions are stopped on drop.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -48,9 +49,14 @@ pub struct Sshd {
 impl Sshd {
     /// Starts a server. `None`, and the test is skipped, if this user cannot run one.
     pub fn start(options: &SshdOptions) -> Option<Self> {
-        let missing = ["/usr/sbin/sshd", "/usr/bin/ssh-keygen", "/usr/bin/unshare", "/bin/mount"]
-            .into_iter()
-            .find(|program| !Path::new(program).exists());
+        let missing = [
+            "/usr/sbin/sshd",
+            "/usr/bin/ssh-keygen",
+            "/usr/bin/unshare",
+            "/bin/mount",
+        ]
+        .into_iter()
+        .find(|program| !Path::new(program).exists());
         if let Some(program) = missing {
             skip(Requirement::Program("sshd"), format!("no {program}"));
             return None;
@@ -64,7 +70,10 @@ impl Sshd {
 
     fn start_as_root(options: &SshdOptions) -> Self {
         // In /tmp and not in TMPDIR, because the path of a socket must be short.
-        let folder = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("gb")
+            .tempdir_in("/tmp")
+            .unwrap();
         let path = folder.path();
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
         let home = path.join(options.home_name.unwrap_or("home"));
@@ -76,14 +85,25 @@ impl Sshd {
         new_key(&path.join("host_key"), "ed25519", "");
         let client_key = path.join("client/.ssh/id_ed25519");
         new_key(&client_key, "ed25519", "");
-        std::fs::copy(client_key.with_extension("pub"), path.join("authorized_keys")).unwrap();
-        std::fs::set_permissions(path.join("authorized_keys"), std::fs::Permissions::from_mode(0o644))
-            .unwrap();
+        std::fs::copy(
+            client_key.with_extension("pub"),
+            path.join("authorized_keys"),
+        )
+        .unwrap();
+        std::fs::set_permissions(
+            path.join("authorized_keys"),
+            std::fs::Permissions::from_mode(0o644),
+        )
+        .unwrap();
 
         let accounts = std::fs::read_to_string("/etc/passwd").unwrap();
         let shell = options.shell.unwrap_or("/bin/sh");
         let account = format!("{USER}:*:{UID}:{UID}::{}:{shell}\n", home.display());
-        std::fs::write(path.join("passwd"), format!("{}\n{account}", accounts.trim_end())).unwrap();
+        std::fs::write(
+            path.join("passwd"),
+            format!("{}\n{account}", accounts.trim_end()),
+        )
+        .unwrap();
         if let Some(words) = options.uname {
             let program = path.join("bin/uname");
             std::fs::create_dir(path.join("bin")).unwrap();
@@ -96,7 +116,12 @@ impl Sshd {
             .unwrap();
             std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
         }
-        let mut server = Self { port: 0, home, process: Mutex::new(None), folder };
+        let mut server = Self {
+            port: 0,
+            home,
+            process: Mutex::new(None),
+            folder,
+        };
         // Another process may take a free port before the server does. Then the next one is tried.
         for _ in 0..20 {
             let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -112,9 +137,15 @@ impl Sshd {
 
     fn write_settings(&self, options: &SshdOptions) {
         let at = |name: &str| self.folder.path().join(name).display().to_string();
-        let sftp = if options.without_sftp { "" } else { "Subsystem sftp internal-sftp\n" };
-        let path =
-            options.uname.map(|_| format!("SetEnv PATH={}:/usr/bin:/bin\n", at("bin"))).unwrap_or_default();
+        let sftp = if options.without_sftp {
+            ""
+        } else {
+            "Subsystem sftp internal-sftp\n"
+        };
+        let path = options
+            .uname
+            .map(|_| format!("SetEnv PATH={}:/usr/bin:/bin\n", at("bin")))
+            .unwrap_or_default();
         let text = format!(
             "{}\nPort {}\nListenAddress 127.0.0.1\nHostKey {}\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\nPidFile none\nLogLevel VERBOSE\n{sftp}{path}",
@@ -126,18 +157,22 @@ impl Sshd {
         std::fs::write(at("sshd_config"), text).unwrap();
     }
 
-    /// Starts the server. Returns whether it listens according to its log, since another process may have taken the port.
+    /// Starts the server. Returns whether it listens according to its log, since another process
+    /// may have taken the port.
     fn run(&self, home_kib: Option<u32>) -> bool {
-        let small =
-            home_kib.map(|kib| format!("mount -t tmpfs -o size={kib}k,uid={UID},mode=755 none \"$3\" &&"));
+        let small = home_kib
+            .map(|kib| format!("mount -t tmpfs -o size={kib}k,uid={UID},mode=755 none \"$3\" &&"));
         let script = format!(
             "mount --bind \"$1\" /etc/passwd && mount -t tmpfs none /run && mkdir -p /run/sshd && {} \
              exec /usr/sbin/sshd -D -e -f \"$2\"",
             small.unwrap_or_default()
         );
         let logged = self.log().len();
-        let log =
-            std::fs::File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("log"))
+            .unwrap();
         let child = Command::new("/usr/bin/unshare")
             .args(["--mount", "/bin/sh", "-c", &script, "sh"])
             .arg(self.folder.path().join("passwd"))
@@ -153,25 +188,39 @@ impl Sshd {
         let deadline = Instant::now() + Duration::from_secs(20);
         let listens = format!("Server listening on 127.0.0.1 port {}.", self.port);
         loop {
-            if self.log().get(logged..).is_some_and(|log| log.contains(&listens)) {
+            if self
+                .log()
+                .get(logged..)
+                .is_some_and(|log| log.contains(&listens))
+            {
                 return true;
             }
             if child.try_wait().unwrap().is_some() {
                 return false;
             }
-            assert!(Instant::now() < deadline, "sshd does not listen: {}", self.log());
+            assert!(
+                Instant::now() < deadline,
+                "sshd does not listen: {}",
+                self.log()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// Stops the server and its sessions, but not the processes that sessions detached.
     pub fn stop(&self) {
-        let Some(mut child) = self.process.lock().unwrap().take() else { return };
+        let Some(mut child) = self.process.lock().unwrap().take() else {
+            return;
+        };
         let mut pids = vec![child.id()];
         while let Some(pid) = pids.pop() {
-            let children =
-                std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            pids.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+            let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))
+                .unwrap_or_default();
+            pids.extend(
+                children
+                    .split_whitespace()
+                    .filter_map(|child| child.parse::<u32>().ok()),
+            );
             let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL); // may have exited already
         }

@@ -32,18 +32,30 @@ impl StrictServer {
     /// Starts the server of a provider.
     pub fn start(provider: StrictProvider) -> Self {
         let model = provider.model();
-        let shared = Arc::new(Mutex::new(Shared { provider, script: VecDeque::new() }));
+        let shared = Arc::new(Mutex::new(Shared {
+            provider,
+            script: VecDeque::new(),
+        }));
         let (send, address) = mpsc::channel();
-        let router = Router::new().fallback(reply).with_state(Arc::clone(&shared));
+        let router = Router::new()
+            .fallback(reply)
+            .with_state(Arc::clone(&shared));
         thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 send.send(listener.local_addr().unwrap()).unwrap();
                 axum::serve(listener, router).await.unwrap();
             });
         });
-        Self { model, base_url: format!("http://{}", address.recv().unwrap()), shared }
+        Self {
+            model,
+            base_url: format!("http://{}", address.recv().unwrap()),
+            shared,
+        }
     }
 
     /// Sets the next responses, in the format of scripts.
@@ -54,11 +66,16 @@ impl StrictServer {
                 let arguments = call["arguments"].to_string();
                 json!({"id": "call_1", "function": {"name": call["name"], "arguments": arguments}})
             };
-            let calls: Vec<Value> =
-                response["tool_calls"].as_array().into_iter().flatten().map(call).collect();
+            let calls: Vec<Value> = response["tool_calls"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(call)
+                .collect();
             AssistantMessage::from_stored(json!({"content": response["text"], "tool_calls": calls}))
         };
-        self.shared.lock().unwrap().script = responses.as_array().unwrap().iter().map(message).collect();
+        self.shared.lock().unwrap().script =
+            responses.as_array().unwrap().iter().map(message).collect();
     }
 }
 
@@ -67,13 +84,26 @@ async fn reply(State(shared): State<Arc<Mutex<Shared>>>, body: Bytes) -> Respons
     let body: Value = serde_json::from_slice(&body).unwrap();
     let is_title = body["tools"].is_null();
     let message = if is_title {
-        AssistantMessage { text: "A title".into(), ..Default::default() }
+        AssistantMessage {
+            text: "A title".into(),
+            ..Default::default()
+        }
     } else {
-        script.pop_front().expect("the script has no more responses")
+        script
+            .pop_front()
+            .expect("the script has no more responses")
     };
     let (status, body) = match provider.answer(&body, &message) {
         Ok(response) => (StatusCode::OK, response),
-        Err(refusal) => (StatusCode::BAD_REQUEST, json!({"error": {"type": "error", "message": refusal}})),
+        Err(refusal) => (
+            StatusCode::BAD_REQUEST,
+            json!({"error": {"type": "error", "message": refusal}}),
+        ),
     };
-    (status, [("content-type", "application/json")], body.to_string()).into_response()
+    (
+        status,
+        [("content-type", "application/json")],
+        body.to_string(),
+    )
+        .into_response()
 }

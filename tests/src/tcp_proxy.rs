@@ -29,7 +29,8 @@ impl TcpProxy {
                     continue;
                 }
                 let passing = tokio::spawn(async move {
-                    let Ok(mut far) = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).await
+                    let Ok(mut far) =
+                        TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).await
                     else {
                         return;
                     };
@@ -39,7 +40,12 @@ impl TcpProxy {
                 made.lock().unwrap().push(passing);
             }
         });
-        Self { port: own, refuses, connections, accepting }
+        Self {
+            port: own,
+            refuses,
+            connections,
+            accepting,
+        }
     }
 
     /// Returns the proxy's port on 127.0.0.1.
@@ -56,7 +62,10 @@ impl TcpProxy {
     /// Cuts all current connections and returns their number.
     pub fn cut(&self) -> usize {
         let cut: Vec<JoinHandle<()>> = self.connections.lock().unwrap().drain(..).collect();
-        let open: Vec<&JoinHandle<()>> = cut.iter().filter(|connection| !connection.is_finished()).collect();
+        let open: Vec<&JoinHandle<()>> = cut
+            .iter()
+            .filter(|connection| !connection.is_finished())
+            .collect();
         open.iter().for_each(|connection| connection.abort());
         open.len()
     }

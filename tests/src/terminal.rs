@@ -29,14 +29,24 @@ pub struct TestTerminal {
 impl TestTerminal {
     /// Starts a command on a new terminal.
     pub fn start(plain: &Command) -> Self {
-        let size = PtySize { rows: 33, cols: 101, pixel_width: 0, pixel_height: 0 };
+        let size = PtySize {
+            rows: 33,
+            cols: 101,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
         let pair = native_pty_system().openpty(size).unwrap();
         let mut command = CommandBuilder::new(plain.get_program());
         command.args(plain.get_args());
         command.env_clear();
         command.env("TERM", "xterm");
-        plain.get_envs().for_each(|(name, value)| command.env(name, value.unwrap()));
-        plain.get_current_dir().into_iter().for_each(|folder| command.cwd(folder));
+        plain
+            .get_envs()
+            .for_each(|(name, value)| command.env(name, value.unwrap()));
+        plain
+            .get_current_dir()
+            .into_iter()
+            .for_each(|folder| command.cwd(folder));
         let child = pair.slave.spawn_command(command).unwrap();
         let mut reader = pair.master.try_clone_reader().unwrap();
         let (send, shown) = std::sync::mpsc::channel();
@@ -49,7 +59,13 @@ impl TestTerminal {
             }
         });
         let writer = pair.master.take_writer().unwrap();
-        Self { child, writer, shown, seen: String::new(), pair }
+        Self {
+            child,
+            writer,
+            shown,
+            seen: String::new(),
+            pair,
+        }
     }
 
     /// Types a text.
@@ -62,7 +78,8 @@ impl TestTerminal {
         self.type_until("", text)
     }
 
-    /// Waits like `until`, and types a text repeatedly: input before a shell shows its prompt may be lost.
+    /// Waits like `until`, and types a text repeatedly: input before a shell shows its prompt may
+    /// be lost.
     pub fn type_until(&mut self, typed: &str, text: &str) -> String {
         let deadline = Instant::now() + TEST_TIMEOUT;
         self.type_text(typed);
@@ -80,7 +97,12 @@ impl TestTerminal {
     /// Returns the terminal settings as printed by stty.
     pub fn settings(&self) -> String {
         let path = self.pair.master.tty_name().unwrap();
-        let output = Command::new("stty").arg("-F").arg(path).arg("-a").output().unwrap();
+        let output = Command::new("stty")
+            .arg("-F")
+            .arg(path)
+            .arg("-a")
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap().replace('\n', " ")
     }
@@ -103,7 +125,11 @@ impl TestTerminal {
                 assert_eq!(status.exit_code(), code, "shown: {:?}", self.seen);
                 return;
             }
-            assert!(Instant::now() < deadline, "still there; shown: {:?}", self.seen);
+            assert!(
+                Instant::now() < deadline,
+                "still there; shown: {:?}",
+                self.seen
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }

@@ -1,6 +1,7 @@
 //! An MCP server as a shell script.
 
-/// Its only tool, `where`, returns the server's location, the value of `TOKEN` and its number, and exits on request.
+/// Its only tool, `where`, returns the server's location, the value of `TOKEN` and its number, and
+/// exits on request.
 pub const SCRIPT: &str = r#"
 answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$1"; }
 while read -r line; do

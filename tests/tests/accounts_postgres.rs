@@ -19,11 +19,16 @@ struct PostgresBackend {
 
 impl PostgresBackend {
     fn create() -> Option<Self> {
-        Some(Self { database: TestDatabase::create()?, hosts: Mutex::default() })
+        Some(Self {
+            database: TestDatabase::create()?,
+            hosts: Mutex::default(),
+        })
     }
 
     async fn accounts(&self) -> PostgresAccounts {
-        let host = PostgresStore::open(&self.database.address(), PostgresOptions::default()).await.unwrap();
+        let host = PostgresStore::open(&self.database.address(), PostgresOptions::default())
+            .await
+            .unwrap();
         let accounts = host.accounts();
         self.hosts.lock().await.push(host);
         accounts
@@ -46,10 +51,13 @@ tests::account_contract!(match PostgresBackend::create() {
     None => return,
 });
 
-/// A key that is added while its user is being removed may stay, and is neither valid then nor after a restoration.
+/// A key that is added while its user is being removed may stay, and is neither valid then nor
+/// after a restoration.
 #[tokio::test]
 async fn key_of_a_removed_user_is_not_valid() {
-    let Some(backend) = PostgresBackend::create() else { return };
+    let Some(backend) = PostgresBackend::create() else {
+        return;
+    };
     let store = backend.open().await;
     let users = Users::new(Arc::clone(&store));
     let ada = "ada".parse().unwrap();
@@ -65,12 +73,16 @@ async fn key_of_a_removed_user_is_not_valid() {
 
 #[tokio::test]
 async fn database_has_only_hashes_of_keys() {
-    let Some(backend) = PostgresBackend::create() else { return };
+    let Some(backend) = PostgresBackend::create() else {
+        return;
+    };
     let users = Users::new(backend.open().await);
     let ada = "ada".parse().unwrap();
     users.add(&ada).await.unwrap();
     let key = users.add_key(&ada, KeyScope::Write, None).await.unwrap();
-    let rows = backend.database.execute("SELECT row_to_json(keys) FROM keys");
+    let rows = backend
+        .database
+        .execute("SELECT row_to_json(keys) FROM keys");
     assert!(rows.contains("ada"), "{rows}");
     let secret = key.secret.expose_secret();
     assert!(!rows.contains(&secret[secret.len() - 16..]), "{rows}");
@@ -81,11 +93,26 @@ async fn database_has_only_hashes_of_keys() {
 async fn entries_in_the_database_cannot_be_changed() {
     use accounts::{AuditActor, AuditEntry};
 
-    let Some(backend) = PostgresBackend::create() else { return };
+    let Some(backend) = PostgresBackend::create() else {
+        return;
+    };
     let (at_ms, actor, action) = (1, AuditActor::Operator, "POST /a".to_owned());
-    let entry = AuditEntry { at_ms, actor, address: None, action, conversation: None, status: Some(200) };
-    backend.open_audit().await.append(&entry, 100).await.unwrap();
-    let refused = std::panic::catch_unwind(|| backend.database.execute("UPDATE audit SET status = 404"));
+    let entry = AuditEntry {
+        at_ms,
+        actor,
+        address: None,
+        action,
+        conversation: None,
+        status: Some(200),
+    };
+    backend
+        .open_audit()
+        .await
+        .append(&entry, 100)
+        .await
+        .unwrap();
+    let refused =
+        std::panic::catch_unwind(|| backend.database.execute("UPDATE audit SET status = 404"));
     let message = refused.unwrap_err().downcast::<String>().unwrap();
     assert!(message.contains("not changed"), "{message}");
 }

@@ -52,8 +52,17 @@ async fn file_has_only_hashes_and_is_private() {
         let path = entry.unwrap().path();
         let content = std::fs::read(&path).unwrap();
         let secret = key.secret.expose_secret().as_bytes();
-        assert!(!content.windows(16).any(|window| secret.ends_with(window)), "{}", path.display());
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
+        assert!(
+            !content.windows(16).any(|window| secret.ends_with(window)),
+            "{}",
+            path.display()
+        );
+        assert_eq!(
+            path.metadata().unwrap().permissions().mode() & 0o777,
+            0o600,
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -64,9 +73,23 @@ async fn entries_of_the_audit_log_cannot_be_changed() {
 
     let backend = SqliteBackend(tempfile::tempdir().unwrap());
     let (at_ms, actor, action) = (1, AuditActor::Operator, "POST /a".to_owned());
-    let entry = AuditEntry { at_ms, actor, address: None, action, conversation: None, status: Some(200) };
-    backend.open_audit().await.append(&entry, 100).await.unwrap();
+    let entry = AuditEntry {
+        at_ms,
+        actor,
+        address: None,
+        action,
+        conversation: None,
+        status: Some(200),
+    };
+    backend
+        .open_audit()
+        .await
+        .append(&entry, 100)
+        .await
+        .unwrap();
     let connection = rusqlite::Connection::open(backend.file()).unwrap();
-    let error = connection.execute("UPDATE audit SET status = 404", []).unwrap_err();
+    let error = connection
+        .execute("UPDATE audit SET status = 404", [])
+        .unwrap_err();
     assert!(error.to_string().contains("not changed"), "{error}");
 }

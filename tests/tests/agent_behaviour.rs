@@ -1,4 +1,5 @@
-//! Recall, tools, confirmation, loop detection and notices of agents, on the command line with each wire.
+//! Recall, tools, confirmation, loop detection and notices of agents, on the command line with each
+//! wire.
 
 use serde_json::{Value, json};
 use tests::glovebox::{Home, bash, finish, tool_call};
@@ -6,12 +7,25 @@ use tests::tool_server::SCRIPT;
 
 fn run(home: &Home, task: &str, responses: &Value, code: i32) -> Vec<Value> {
     let (model, workspace) = (home.script(responses), home.workspace());
-    let arguments = ["run", "--json", "--runtime", "local", "-t", task, "-l", &model, "-d"];
-    home.run(&[&arguments[..], &[workspace.to_str().unwrap()]].concat()).expect(code).events()
+    let arguments = [
+        "run",
+        "--json",
+        "--runtime",
+        "local",
+        "-t",
+        task,
+        "-l",
+        &model,
+        "-d",
+    ];
+    home.run(&[&arguments[..], &[workspace.to_str().unwrap()]].concat())
+        .expect(code)
+        .events()
 }
 
 fn latest(home: &Home) -> String {
-    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    let list: Value =
+        serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
     list[0]["conversation_id"].as_str().unwrap().to_owned()
 }
 
@@ -24,14 +38,30 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
     Home::on_each_wire(|home| {
         home.write("work/AGENTS.md", "Build with make.");
         std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
-        home.write("work/.openhands/microagents/forge.md", "---\ntriggers:\n- github\n---\nUse the forge.");
-        home.write("work/.openhands/microagents/tests.md", "---\ntriggers:\n- pytest\n---\nUse -x.");
+        home.write(
+            "work/.openhands/microagents/forge.md",
+            "---\ntriggers:\n- github\n---\nUse the forge.",
+        );
+        home.write(
+            "work/.openhands/microagents/tests.md",
+            "---\ntriggers:\n- pytest\n---\nUse -x.",
+        );
         let responses = json!([finish(), finish(), finish()]);
         let events = run(home, "Look at GitHub", &responses, 0);
-        let [asked] = select_events(&events, "action", "recall")[..] else { panic!("{events:#?}") };
-        let [found] = select_events(&events, "observation", "recall")[..] else { panic!("{events:#?}") };
-        assert_eq!((&asked["source"], &asked["args"]["query"]), (&json!("user"), &json!("Look at GitHub")));
-        assert_eq!((&found["cause"], &found["source"]), (&asked["id"], &json!("environment")));
+        let [asked] = select_events(&events, "action", "recall")[..] else {
+            panic!("{events:#?}")
+        };
+        let [found] = select_events(&events, "observation", "recall")[..] else {
+            panic!("{events:#?}")
+        };
+        assert_eq!(
+            (&asked["source"], &asked["args"]["query"]),
+            (&json!("user"), &json!("Look at GitHub"))
+        );
+        assert_eq!(
+            (&found["cause"], &found["source"]),
+            (&asked["id"], &json!("environment"))
+        );
         assert_eq!(found["extras"]["repo_instructions"], "Build with make.");
         // One is built-in.
         let knowledge = found["extras"]["microagent_knowledge"].as_array().unwrap();
@@ -41,10 +71,22 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
         );
         let finished = select_events(&events, "action", "finish")[0];
         assert!(found["id"].as_u64() < finished["id"].as_u64());
-        let again = home.run(&["resume", &latest(home), "-t", "github again", "--json"]).expect(0).events();
-        assert_eq!(select_events(&again, "action", "recall").len(), 0, "recalled twice");
-        let other = home.run(&["resume", &latest(home), "-t", "run pytest", "--json"]).expect(0).events();
-        let [found] = select_events(&other, "observation", "recall")[..] else { panic!("{other:#?}") };
+        let again = home
+            .run(&["resume", &latest(home), "-t", "github again", "--json"])
+            .expect(0)
+            .events();
+        assert_eq!(
+            select_events(&again, "action", "recall").len(),
+            0,
+            "recalled twice"
+        );
+        let other = home
+            .run(&["resume", &latest(home), "-t", "run pytest", "--json"])
+            .expect(0)
+            .events();
+        let [found] = select_events(&other, "observation", "recall")[..] else {
+            panic!("{other:#?}")
+        };
         assert_eq!(
             found["extras"]["microagent_knowledge"][0]["content"], "Use -x.",
             "knowledge of the sandbox"
@@ -62,14 +104,32 @@ fn mcp_tool_is_called_in_the_sandbox() {
         // A browser on the machine would be offered too.
         format!("[core]\nenable_browser = false\n[[mcp.stdio_servers]]\nname = \"places\"\ncommand = \"sh\"\nargs = {arguments}\n"),
     );
-        let events = run(home, "where are you?", &json!([tool_call("where", &json!({})), finish()]), 0);
-        let offered =
-            events.iter().find(|event| event["action"] == "system" && event["source"] == "environment");
-        assert_eq!(offered.unwrap()["args"]["tools"][0]["function"]["name"], "where");
-        let [called] = select_events(&events, "action", "call_tool_mcp")[..] else { panic!("{events:#?}") };
-        let [answered] = select_events(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
+        let events = run(
+            home,
+            "where are you?",
+            &json!([tool_call("where", &json!({})), finish()]),
+            0,
+        );
+        let offered = events
+            .iter()
+            .find(|event| event["action"] == "system" && event["source"] == "environment");
+        assert_eq!(
+            offered.unwrap()["args"]["tools"][0]["function"]["name"],
+            "where"
+        );
+        let [called] = select_events(&events, "action", "call_tool_mcp")[..] else {
+            panic!("{events:#?}")
+        };
+        let [answered] = select_events(&events, "observation", "mcp")[..] else {
+            panic!("{events:#?}")
+        };
         assert_eq!(answered["cause"], called["id"]);
-        assert!(answered["content"].as_str().unwrap().contains(home.workspace().to_str().unwrap()));
+        assert!(
+            answered["content"]
+                .as_str()
+                .unwrap()
+                .contains(home.workspace().to_str().unwrap())
+        );
         home.assert_nothing_runs();
     });
 }
@@ -86,10 +146,19 @@ fn tool_beyond_the_limit_is_found_and_called() {
             ),
         );
         let search = tool_call("search_tools", &json!({"query": "where"}));
-        let call = tool_call("call_tool", &json!({"name": "where", "arguments": {"a": 1}}));
+        let call = tool_call(
+            "call_tool",
+            &json!({"name": "where", "arguments": {"a": 1}}),
+        );
         let all = run(home, "where are you?", &json!([search, call, finish()]), 0);
-        let shown = home.run(&["conversations", "show", &latest(home)]).expect(0).stdout;
-        assert!(shown.contains("[tools: search_tools, call_tool; about "), "{shown}");
+        let shown = home
+            .run(&["conversations", "show", &latest(home)])
+            .expect(0)
+            .stdout;
+        assert!(
+            shown.contains("[tools: search_tools, call_tool; about "),
+            "{shown}"
+        );
         let offers = select_events(&all, "action", "system");
         let names: Vec<_> = offers[1]["args"]["tools"]
             .as_array()
@@ -106,9 +175,22 @@ fn tool_beyond_the_limit_is_found_and_called() {
             (&searched["args"]["name"], &called["args"]["name"]),
             (&json!("search_tools"), &json!("where"))
         );
-        let [found, answered] = select_events(&all, "observation", "mcp")[..] else { panic!("{all:#?}") };
-        assert!(found["content"].as_str().unwrap().contains(r#""name":"where""#), "{found}");
-        assert!(answered["content"].as_str().unwrap().contains(home.workspace().to_str().unwrap()));
+        let [found, answered] = select_events(&all, "observation", "mcp")[..] else {
+            panic!("{all:#?}")
+        };
+        assert!(
+            found["content"]
+                .as_str()
+                .unwrap()
+                .contains(r#""name":"where""#),
+            "{found}"
+        );
+        assert!(
+            answered["content"]
+                .as_str()
+                .unwrap()
+                .contains(home.workspace().to_str().unwrap())
+        );
         home.assert_nothing_runs();
     });
 }
@@ -116,26 +198,56 @@ fn tool_beyond_the_limit_is_found_and_called() {
 #[test]
 fn looping_agent_is_stopped_and_resumes_before_the_loop() {
     Home::on_each_wire(|home| {
-        let responses: Vec<Value> = (0..4).map(|_| bash("echo same")).chain([finish()]).collect();
+        let responses: Vec<Value> = (0..4)
+            .map(|_| bash("echo same"))
+            .chain([finish()])
+            .collect();
         let events = run(home, "work", &json!(responses), 1);
         assert_eq!(select_events(&events, "observation", "run").len(), 4);
         let [detected] = select_events(&events, "observation", "loop_detection")[..] else {
             panic!("{events:#?}")
         };
         assert!(
-            detected["content"].as_str().unwrap().contains("same action with the same outcome four times")
+            detected["content"]
+                .as_str()
+                .unwrap()
+                .contains("same action with the same outcome four times")
         );
-        let resumed = home.run(&["resume", &latest(home), "--json"]).expect(0).events();
-        assert_eq!(select_events(&resumed, "action", "loop_recovery")[0]["args"]["option"], 1);
-        assert_eq!(select_events(&resumed, "action", "condensation").len(), 1, "the loop is condensed");
+        let resumed = home
+            .run(&["resume", &latest(home), "--json"])
+            .expect(0)
+            .events();
+        assert_eq!(
+            select_events(&resumed, "action", "loop_recovery")[0]["args"]["option"],
+            1
+        );
+        assert_eq!(
+            select_events(&resumed, "action", "condensation").len(),
+            1,
+            "the loop is condensed"
+        );
         run(home, "work", &json!(responses), 1);
-        let again =
-            home.run(&["resume", &latest(home), "--from-loop", "message", "--json"]).expect(0).events();
-        assert_eq!(select_events(&again, "action", "loop_recovery")[0]["args"]["option"], 2);
-        assert_eq!(select_events(&again, "action", "message")[0]["args"]["content"], "work");
-        let none = home.run(&["resume", &latest(home), "--from-loop", "stop"]).expect(2).stderr;
+        let again = home
+            .run(&["resume", &latest(home), "--from-loop", "message", "--json"])
+            .expect(0)
+            .events();
+        assert_eq!(
+            select_events(&again, "action", "loop_recovery")[0]["args"]["option"],
+            2
+        );
+        assert_eq!(
+            select_events(&again, "action", "message")[0]["args"]["content"],
+            "work"
+        );
+        let none = home
+            .run(&["resume", &latest(home), "--from-loop", "stop"])
+            .expect(2)
+            .stderr;
         assert!(none.contains("was not stopped in a loop"), "{none}");
-        home.write(".glovebox/config.toml", "[agent]\nenable_stuck_detection = false\n");
+        home.write(
+            ".glovebox/config.toml",
+            "[agent]\nenable_stuck_detection = false\n",
+        );
         let events = run(home, "work", &json!(responses), 0);
         assert_eq!(select_events(&events, "observation", "run").len(), 4);
         home.assert_nothing_runs();
@@ -149,11 +261,21 @@ fn failing_calls_are_a_loop_only_when_they_are_identical() {
         let responses = json!([call("1"), call("2"), call("3"), call("4"), finish()]);
         let events = run(home, "work", &responses, 0);
         assert_eq!(select_events(&events, "observation", "error").len(), 4);
-        let events = run(home, "work", &json!([call("1"), call("1"), call("1"), finish()]), 1);
+        let events = run(
+            home,
+            "work",
+            &json!([call("1"), call("1"), call("1"), finish()]),
+            1,
+        );
         let [detected] = select_events(&events, "observation", "loop_detection")[..] else {
             panic!("{events:#?}")
         };
-        assert!(detected["content"].as_str().unwrap().contains("the same action with an error three times"));
+        assert!(
+            detected["content"]
+                .as_str()
+                .unwrap()
+                .contains("the same action with an error three times")
+        );
         home.assert_nothing_runs();
     });
 }
@@ -161,19 +283,35 @@ fn failing_calls_are_a_loop_only_when_they_are_identical() {
 #[test]
 fn policy_asks_for_confirmation_only_when_command_is_risky() {
     Home::on_each_wire(|home| {
-        let policy = concat!(env!("CARGO_MANIFEST_DIR"), "/../orchestrator/security-policy.toml");
+        let policy = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../orchestrator/security-policy.toml"
+        );
         home.write(
             ".glovebox/config.toml",
-            format!("[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"{policy}\"\n"),
+            format!(
+                "[security]\nconfirmation_policy = \"high\"\nsecurity_analyzer = \"{policy}\"\n"
+            ),
         );
         let responses = json!([bash("ls"), bash("sudo rm -rf /"), finish()]);
         let events = run(home, "work", &responses, 4);
-        let [ls, rm] = select_events(&events, "action", "run")[..] else { panic!("{events:#?}") };
-        assert_eq!((&ls["args"]["security_risk"], &rm["args"]["security_risk"]), (&json!(0), &json!(2)));
+        let [ls, rm] = select_events(&events, "action", "run")[..] else {
+            panic!("{events:#?}")
+        };
+        assert_eq!(
+            (&ls["args"]["security_risk"], &rm["args"]["security_risk"]),
+            (&json!(0), &json!(2))
+        );
         assert_eq!(rm["args"]["confirmation_state"], "awaiting_confirmation");
         assert_eq!(select_events(&events, "observation", "run").len(), 1);
-        let rejected = home.run(&["resume", &latest(home), "--reject", "no", "--json"]).expect(0).events();
-        assert_eq!(select_events(&rejected, "observation", "user_rejected").len(), 1);
+        let rejected = home
+            .run(&["resume", &latest(home), "--reject", "no", "--json"])
+            .expect(0)
+            .events();
+        assert_eq!(
+            select_events(&rejected, "observation", "user_rejected").len(),
+            1
+        );
         home.assert_nothing_runs();
     });
 }
@@ -183,7 +321,10 @@ fn task_list_is_stored_in_the_log() {
     Home::on_each_wire(|home| {
         let task = json!({"id": "1", "title": "look", "status": "done"});
         let responses = json!([
-            tool_call("task_tracker", &json!({"command": "plan", "task_list": [task]})),
+            tool_call(
+                "task_tracker",
+                &json!({"command": "plan", "task_list": [task]})
+            ),
             tool_call("task_tracker", &json!({"command": "view"})),
             finish(),
         ]);
@@ -191,7 +332,10 @@ fn task_list_is_stored_in_the_log() {
         let [planned, viewed] = select_events(&events, "observation", "task_tracking")[..] else {
             panic!("{events:#?}")
         };
-        assert_eq!(planned["extras"]["task_list"], viewed["extras"]["task_list"]);
+        assert_eq!(
+            planned["extras"]["task_list"],
+            viewed["extras"]["task_list"]
+        );
         assert_eq!(viewed["content"], "1. [done] look\n");
         home.assert_nothing_runs();
     });
@@ -200,15 +344,38 @@ fn task_list_is_stored_in_the_log() {
 #[test]
 fn agent_is_notified_once_when_its_sandbox_is_replaced() {
     Home::on_each_wire(|home| {
-        run(home, "work", &json!([bash("X=1"), finish(), bash("echo ${X:-none}"), finish(), finish()]), 0);
+        run(
+            home,
+            "work",
+            &json!([
+                bash("X=1"),
+                finish(),
+                bash("echo ${X:-none}"),
+                finish(),
+                finish()
+            ]),
+            0,
+        );
         let resume = ["resume", &latest(home), "-t", "and now?", "--json"];
         let resumed = home.run(&resume).expect(0).events();
-        let [notice] = select_events(&resumed, "observation", "success")[..] else { panic!("{resumed:#?}") };
-        let [message] = select_events(&resumed, "action", "message")[..] else { panic!("{resumed:#?}") };
-        assert!(notice["id"].as_u64() < message["id"].as_u64(), "the agent answers the notice");
-        let [ran] = select_events(&resumed, "observation", "run")[..] else { panic!("{resumed:#?}") };
+        let [notice] = select_events(&resumed, "observation", "success")[..] else {
+            panic!("{resumed:#?}")
+        };
+        let [message] = select_events(&resumed, "action", "message")[..] else {
+            panic!("{resumed:#?}")
+        };
+        assert!(
+            notice["id"].as_u64() < message["id"].as_u64(),
+            "the agent answers the notice"
+        );
+        let [ran] = select_events(&resumed, "observation", "run")[..] else {
+            panic!("{resumed:#?}")
+        };
         assert_eq!(ran["content"].as_str().unwrap().trim_end(), "none");
-        assert!(notice["id"].as_u64() < ran["cause"].as_u64(), "the notice follows the action");
+        assert!(
+            notice["id"].as_u64() < ran["cause"].as_u64(),
+            "the notice follows the action"
+        );
         home.assert_nothing_runs();
     });
 }
@@ -217,11 +384,22 @@ fn agent_is_notified_once_when_its_sandbox_is_replaced() {
 fn sandbox_is_created_before_the_model_call_after_a_failure() {
     Home::on_each_wire(|home| {
         let model = home.script(&json!([finish()]));
-        let arguments = ["run", "--json", "--runtime", "docker", "-t", "work", "-l", &model];
+        let arguments = [
+            "run",
+            "--json",
+            "--runtime",
+            "docker",
+            "-t",
+            "work",
+            "-l",
+            &model,
+        ];
         let nowhere = format!("unix://{}/no-engine", home.path().display());
         let start = |arguments: &[&str]| {
             let mut command = home.glovebox(arguments);
-            home.start(command.env("DOCKER_HOST", &nowhere)).end().expect(1)
+            home.start(command.env("DOCKER_HOST", &nowhere))
+                .end()
+                .expect(1)
         };
         let started = start(&arguments).events();
         let reason = |events: &[Value]| {
@@ -242,15 +420,33 @@ fn mcp_tools_of_a_workspace_run_in_its_sandbox() {
         std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
         home.write("work/server.sh", SCRIPT);
         let front_matter = "mcp_tools:\n  stdio_servers:\n  - name: inside\n    command: sh\n    args: [server.sh]\n    env:\n      TOKEN: of-the-file\n";
-        home.write("work/.openhands/microagents/repo.md", format!("---\n{front_matter}---\nBuild."));
+        home.write(
+            "work/.openhands/microagents/repo.md",
+            format!("---\n{front_matter}---\nBuild."),
+        );
         let responses = json!([tool_call("where", &json!({})), finish()]);
         let events = run(home, "Where?", &responses, 0);
-        let [answer] = select_events(&events, "observation", "mcp")[..] else { panic!("{events:#?}") };
-        assert!(answer["content"].as_str().unwrap().contains(" of-the-file "), "{answer}");
-        let exported = home.run(&["conversations", "export", &latest(home)]).expect(0);
+        let [answer] = select_events(&events, "observation", "mcp")[..] else {
+            panic!("{events:#?}")
+        };
+        assert!(
+            answer["content"]
+                .as_str()
+                .unwrap()
+                .contains(" of-the-file "),
+            "{answer}"
+        );
+        let exported = home
+            .run(&["conversations", "export", &latest(home)])
+            .expect(0);
         let exported: Vec<Value> = serde_json::from_str(&exported.stdout).unwrap();
-        let [system] = select_events(&exported, "action", "system")[..] else { panic!("{exported:#?}") };
-        assert!(system["args"]["tools"].to_string().contains("\"where\""), "{system}");
+        let [system] = select_events(&exported, "action", "system")[..] else {
+            panic!("{exported:#?}")
+        };
+        assert!(
+            system["args"]["tools"].to_string().contains("\"where\""),
+            "{system}"
+        );
         home.assert_nothing_runs();
     });
 }

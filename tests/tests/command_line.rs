@@ -14,7 +14,12 @@ use tests::terminal::TestTerminal;
 const LOCAL: [&str; 2] = ["--runtime", "local"];
 
 fn run_local(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
-    let arguments: Vec<_> = [&["run", "--json", "-t", "work", "-l", model], LOCAL.as_slice(), more].concat();
+    let arguments: Vec<_> = [
+        &["run", "--json", "-t", "work", "-l", model],
+        LOCAL.as_slice(),
+        more,
+    ]
+    .concat();
     home.run(&arguments)
 }
 
@@ -22,7 +27,12 @@ fn run_local(home: &Home, model: &str, more: &[&str]) -> CompletedRun {
 fn demo_repairs_the_project_and_prints_a_transcript() {
     let home = Home::new();
     let demo = home.run(&["demo"]).expect(0);
-    for part in ["FAILED  4 = IV", "$ sh test.sh", "ok      3999 = MMMCMXCIX", "finished after 5 steps"] {
+    for part in [
+        "FAILED  4 = IV",
+        "$ sh test.sh",
+        "ok      3999 = MMMCMXCIX",
+        "finished after 5 steps",
+    ] {
         assert!(demo.stderr.contains(part), "{part} in:\n{}", demo.stderr);
     }
     home.assert_nothing_runs();
@@ -33,7 +43,8 @@ fn demo_runs_in_an_image_that_has_only_a_shell() {
     if let Some(backend) = DockerBackend::busybox() {
         let home = Home::new();
         let image = backend.image().unwrap();
-        home.run(&["demo", "--runtime", "docker", "--image", &image]).expect(0);
+        home.run(&["demo", "--runtime", "docker", "--image", &image])
+            .expect(0);
         home.assert_nothing_runs();
     }
 }
@@ -54,43 +65,82 @@ fn task_is_completed_and_its_log_stored() {
         finish(),
     ]));
     let trajectory = home.path().join("trajectory.json");
-    let more = ["-d", workspace.to_str().unwrap(), "--save-trajectory", trajectory.to_str().unwrap()];
+    let more = [
+        "-d",
+        workspace.to_str().unwrap(),
+        "--save-trajectory",
+        trajectory.to_str().unwrap(),
+    ];
     let run = run_local(&home, &model, &more).expect(0);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\nthree\n");
 
     let events = run.events();
-    let ids: Vec<_> = events.iter().map(|event| event["id"].as_u64().unwrap()).collect();
+    let ids: Vec<_> = events
+        .iter()
+        .map(|event| event["id"].as_u64().unwrap())
+        .collect();
     assert_eq!(ids, (0..events.len() as u64).collect::<Vec<_>>());
-    let ran: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
+    let ran: Vec<_> = events
+        .iter()
+        .filter(|event| event["observation"] == "run")
+        .collect();
     assert_eq!(ran[0]["content"].as_str().unwrap().trim_end(), "one\nthree");
     assert_eq!(ran[1]["content"].as_str().unwrap().trim_end(), "/\n1");
     assert_eq!(ran[1]["extras"]["metadata"]["exit_code"], 3);
-    let spent: Vec<_> = events.iter().filter(|event| event.get("llm_metrics").is_some()).collect();
+    let spent: Vec<_> = events
+        .iter()
+        .filter(|event| event.get("llm_metrics").is_some())
+        .collect();
     assert_eq!(spent.len(), 5, "one record of usage per model call");
 
-    let saved: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(trajectory).unwrap()).unwrap();
-    assert!(saved.iter().all(|event| event.get("record").is_none()), "a trajectory has only V0's events");
+    let saved: Vec<Value> =
+        serde_json::from_str(&std::fs::read_to_string(trajectory).unwrap()).unwrap();
+    assert!(
+        saved.iter().all(|event| event.get("record").is_none()),
+        "a trajectory has only V0's events"
+    );
     let list = home.run(&["conversations", "ls", "--json"]).expect(0);
     let list: Value = serde_json::from_str(&list.stdout).unwrap();
     assert_eq!(list[0]["agent_state"], "finished");
     assert_eq!(list[0]["title"], "work");
     let id = list[0]["conversation_id"].as_str().unwrap();
-    let shown = home.run(&["conversations", "show", id, "--json"]).expect(0).events();
-    assert_eq!(as_stored(&shown)[..events.len()], as_stored(&events), "the stored log equals the output");
+    let shown = home
+        .run(&["conversations", "show", id, "--json"])
+        .expect(0)
+        .events();
+    assert_eq!(
+        as_stored(&shown)[..events.len()],
+        as_stored(&events),
+        "the stored log equals the output"
+    );
     let transcript = home.run(&["conversations", "show", id]).expect(0).stdout;
-    assert!(transcript.contains("$ pwd; echo $X; exit 3"), "{transcript}");
+    assert!(
+        transcript.contains("$ pwd; echo $X; exit 3"),
+        "{transcript}"
+    );
     home.assert_nothing_runs();
 }
 
 #[test]
 fn agent_stops_at_the_iteration_limit_and_resumes() {
     let home = Home::new();
-    let model = home.script(&json!([bash("echo 1"), bash("echo 2"), bash("echo 3"), finish()]));
+    let model = home.script(&json!([
+        bash("echo 1"),
+        bash("echo 2"),
+        bash("echo 3"),
+        finish()
+    ]));
     let run = run_local(&home, &model, &["-i", "2"]).expect(3);
-    let ran =
-        |ended: &CompletedRun| ended.events().iter().filter(|event| event["observation"] == "run").count();
+    let ran = |ended: &CompletedRun| {
+        ended
+            .events()
+            .iter()
+            .filter(|event| event["observation"] == "run")
+            .count()
+    };
     assert_eq!(ran(&run), 2);
-    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    let list: Value =
+        serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
     let id = list[0]["conversation_id"].as_str().unwrap();
     let resumed = home.run(&["resume", id, "--json"]).expect(0);
     assert_eq!(ran(&resumed), 1);
@@ -100,19 +150,49 @@ fn agent_stops_at_the_iteration_limit_and_resumes() {
 #[test]
 fn pending_action_is_confirmed_or_rejected_by_resume() {
     let home = Home::new();
-    home.write(".glovebox/config.toml", "[security]\nconfirmation_mode = true\n");
+    home.write(
+        ".glovebox/config.toml",
+        "[security]\nconfirmation_mode = true\n",
+    );
     let model = home.script(&json!([bash("echo 1"), bash("echo 2"), finish()]));
     let run = run_local(&home, &model, &[]).expect(4);
-    assert!(run.events().iter().all(|event| event["observation"] != "run"));
-    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    assert!(
+        run.events()
+            .iter()
+            .all(|event| event["observation"] != "run")
+    );
+    let list: Value =
+        serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
     assert_eq!(list[0]["agent_state"], "awaiting_user_confirmation");
     let id = list[0]["conversation_id"].as_str().unwrap();
-    let confirmed = home.run(&["resume", id, "--confirm", "--json"]).expect(4).events();
-    assert_eq!(confirmed.iter().filter(|event| event["observation"] == "run").count(), 1);
-    let rejected = home.run(&["resume", id, "--reject", "leave that", "--json"]).expect(0).events();
-    let rejection = rejected.iter().find(|event| event["observation"] == "user_rejected").unwrap();
-    assert_eq!(rejection["content"], "The user rejected the action: leave that");
-    refused(&home.run(&["resume", id, "--confirm"]), 2, "no action of conversation");
+    let confirmed = home
+        .run(&["resume", id, "--confirm", "--json"])
+        .expect(4)
+        .events();
+    assert_eq!(
+        confirmed
+            .iter()
+            .filter(|event| event["observation"] == "run")
+            .count(),
+        1
+    );
+    let rejected = home
+        .run(&["resume", id, "--reject", "leave that", "--json"])
+        .expect(0)
+        .events();
+    let rejection = rejected
+        .iter()
+        .find(|event| event["observation"] == "user_rejected")
+        .unwrap();
+    assert_eq!(
+        rejection["content"],
+        "The user rejected the action: leave that"
+    );
+    refused(
+        &home.run(&["resume", id, "--confirm"]),
+        2,
+        "no action of conversation",
+    );
     home.assert_nothing_runs();
 }
 
@@ -130,16 +210,28 @@ async fn agent_stops_after_the_call_that_exceeds_the_budget() {
         .env("LLM_INPUT_COST_PER_TOKEN", "0.03")
         .env("LLM_OUTPUT_COST_PER_TOKEN", "0.03");
     let ended = home.start(&mut command).end().expect(3);
-    let spent: Vec<f64> =
-        ended.events().iter().filter_map(|event| event["llm_metrics"]["accumulated_cost"].as_f64()).collect();
+    let spent: Vec<f64> = ended
+        .events()
+        .iter()
+        .filter_map(|event| event["llm_metrics"]["accumulated_cost"].as_f64())
+        .collect();
     let (last, before) = spent.split_last().unwrap();
-    assert!(*last >= 0.5 && before.iter().all(|cost| *cost < 0.5), "{spent:?}");
-    assert!(!ended.stderr.contains("no price"), "{}", ended.stderr);
-    let server = ModelServer::start([ModelReply::call("finish", &json!({"message": "done"}))]).await;
-    let mut command = home.glovebox(&[arguments.as_slice(), LOCAL.as_slice()].concat());
-    let ended = home.start(command.env("LLM_BASE_URL", &server.base_url)).end().expect(0);
     assert!(
-        ended.stderr.contains("the limit of $0.5 has no effect, because the price of test is unknown"),
+        *last >= 0.5 && before.iter().all(|cost| *cost < 0.5),
+        "{spent:?}"
+    );
+    assert!(!ended.stderr.contains("no price"), "{}", ended.stderr);
+    let server =
+        ModelServer::start([ModelReply::call("finish", &json!({"message": "done"}))]).await;
+    let mut command = home.glovebox(&[arguments.as_slice(), LOCAL.as_slice()].concat());
+    let ended = home
+        .start(command.env("LLM_BASE_URL", &server.base_url))
+        .end()
+        .expect(0);
+    assert!(
+        ended
+            .stderr
+            .contains("the limit of $0.5 has no effect, because the price of test is unknown"),
         "{}",
         ended.stderr
     );
@@ -150,13 +242,24 @@ async fn agent_stops_after_the_call_that_exceeds_the_budget() {
 fn running_action_is_observed_when_run_is_interrupted() {
     for signal in [Signal::INT, Signal::TERM] {
         let home = Home::new();
-        let model = home.script(&json!([bash("echo started; sleep 600 & sleep 601"), finish()]));
-        let arguments = [&["run", "--json", "-t", "work", "-l", &model], LOCAL.as_slice()].concat();
+        let model = home.script(&json!([
+            bash("echo started; sleep 600 & sleep 601"),
+            finish()
+        ]));
+        let arguments = [
+            &["run", "--json", "-t", "work", "-l", &model],
+            LOCAL.as_slice(),
+        ]
+        .concat();
         let mut run = home.start(&mut home.glovebox(&arguments));
         let action = run.wait_for("the command", |event| event["action"] == "run");
         run.signal(signal);
         let ended = run.end().expect(130);
-        let endings = ended.events().iter().filter(|event| event["cause"] == action["id"]).count();
+        let endings = ended
+            .events()
+            .iter()
+            .filter(|event| event["cause"] == action["id"])
+            .count();
         assert_eq!(endings, 1, "{:#?}", ended.events());
         home.assert_nothing_runs();
     }
@@ -172,7 +275,11 @@ fn nothing_is_left_when_sandbox_creation_is_interrupted() {
             let model = model_of(&home);
             let runtime = ["--runtime", "docker", "--image", &image];
             let arguments = match command {
-                "run" => [&["run", "--json", "-t", "work", "-l", &model], runtime.as_slice()].concat(),
+                "run" => [
+                    &["run", "--json", "-t", "work", "-l", &model],
+                    runtime.as_slice(),
+                ]
+                .concat(),
                 _ => [&["exec"], runtime.as_slice(), &["--", "true"]].concat(),
             };
             let started = home.start(&mut home.glovebox(&arguments));
@@ -192,8 +299,11 @@ fn agent_is_asked_to_continue_three_times_when_it_only_talks() {
     let talk = json!({"text": "Which file do you mean?"});
     let model = home.script(&json!([talk, talk, talk, talk, talk]));
     let run = run_local(&home, &model, &[]).expect(4);
-    let messages =
-        run.events().iter().filter(|event| event["source"] == "user" && event["action"] == "message").count();
+    let messages = run
+        .events()
+        .iter()
+        .filter(|event| event["source"] == "user" && event["action"] == "message")
+        .count();
     assert_eq!(messages, 4, "the task and three nudges");
     let alone = run_local(&home, &model, &["--no-auto-continue"]).expect(4);
     let messages = alone
@@ -210,7 +320,12 @@ fn exec_has_the_output_and_exit_code_of_its_command() {
     let exec = |more: &[&str]| home.run(&[&["exec"], LOCAL.as_slice(), &["--"], more].concat());
     assert_eq!(exec(&["echo", "two words"]).expect(0).stdout, "two words\n");
     assert_eq!(exec(&["printf a; printf b; exit 7"]).expect(7).stdout, "ab");
-    assert_eq!(exec(&["printf", "%s|", "a b", "$HOME", "it's"]).expect(0).stdout, "a b|$HOME|it's|");
+    assert_eq!(
+        exec(&["printf", "%s|", "a b", "$HOME", "it's"])
+            .expect(0)
+            .stdout,
+        "a b|$HOME|it's|"
+    );
     home.assert_nothing_runs();
 }
 
@@ -219,24 +334,37 @@ fn exec_forwards_standard_input() {
     let home = Home::new();
     let exec = |more: &[&str]| {
         let mut exec = home.glovebox(&[&["exec"], LOCAL.as_slice(), more].concat());
-        let exec = exec.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let exec = exec
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
         exec.unwrap()
     };
     let mut cat = exec(&["--", "cat; echo err >&2"]);
-    let input: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let input: Vec<u8> = (0..2_000_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
     let (mut stdin, sent) = (cat.stdin.take().unwrap(), input.clone());
     let writing = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
     let output = cat.wait_with_output().unwrap();
     writing.join().unwrap();
     assert!(output.stdout == input, "{}", output.stdout.len());
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b"err\n"[..]));
+    assert_eq!(
+        (output.status.code(), output.stderr.as_slice()),
+        (Some(0), &b"err\n"[..])
+    );
     // A program that ignores its stdin exits, and so does one without stdin, while ours stays open.
-    for (more, expected) in
-        [(["--", "echo done"].as_slice(), "done\n"), (&["-n", "--", "cat; echo end"], "end\n")]
-    {
+    for (more, expected) in [
+        (["--", "echo done"].as_slice(), "done\n"),
+        (&["-n", "--", "cat; echo end"], "end\n"),
+    ] {
         let mut child = exec(more);
         let _open = child.stdin.take();
-        assert_eq!(String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap(), expected);
+        assert_eq!(
+            String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap(),
+            expected
+        );
     }
     home.assert_nothing_runs();
 }
@@ -246,7 +374,15 @@ fn exec_runs_in_the_given_image() {
     if let Some(backend) = DockerBackend::debian() {
         let home = Home::new();
         let image = backend.image().unwrap();
-        let exec = home.run(&["exec", "--runtime", "docker", "--image", &image, "--", "cat /etc/os-release"]);
+        let exec = home.run(&[
+            "exec",
+            "--runtime",
+            "docker",
+            "--image",
+            &image,
+            "--",
+            "cat /etc/os-release",
+        ]);
         assert!(exec.expect(0).stdout.contains("Debian"));
         home.assert_nothing_runs();
     }
@@ -257,7 +393,11 @@ fn exec_runs_in_the_given_image() {
 fn refused(ended: &CompletedRun, code: i32, part: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
     assert!(ended.stderr.contains(part), "{part} in: {}", ended.stderr);
-    assert!(!ended.stderr.contains("panicked") && !ended.stderr.contains("backtrace"), "{}", ended.stderr);
+    assert!(
+        !ended.stderr.contains("panicked") && !ended.stderr.contains("backtrace"),
+        "{}",
+        ended.stderr
+    );
 }
 
 #[test]
@@ -265,48 +405,120 @@ fn usage_error_names_the_problem() {
     let home = Home::new();
     refused(&home.run(&["run", "--fly"]), 2, "--fly");
     refused(&home.run(&["run"]), 2, "no task: give one");
-    refused(&home.run(&["run", "-t", "x", "-i", "0"]), 2, "--max-iterations");
+    refused(
+        &home.run(&["run", "-t", "x", "-i", "0"]),
+        2,
+        "--max-iterations",
+    );
     refused(&home.run(&["run", "-t", "x"]), 2, "no model is named");
     refused(&home.run(&["resume", "../x"]), 2, "an id");
-    refused(&home.run(&["demo", "--log-level", "zzz"]), 2, "error, warn, info, debug or trace");
-    refused(&home.run(&["demo", "--log-level", "a=zzz"]), 2, "--log-level");
-    refused(&home.run(&["resume", "nothing"]), 2, "there is no conversation nothing");
-    refused(&home.run(&["conversations", "show", "nothing"]), 2, "there is no conversation nothing");
+    refused(
+        &home.run(&["demo", "--log-level", "zzz"]),
+        2,
+        "error, warn, info, debug or trace",
+    );
+    refused(
+        &home.run(&["demo", "--log-level", "a=zzz"]),
+        2,
+        "--log-level",
+    );
+    refused(
+        &home.run(&["resume", "nothing"]),
+        2,
+        "there is no conversation nothing",
+    );
+    refused(
+        &home.run(&["conversations", "show", "nothing"]),
+        2,
+        "there is no conversation nothing",
+    );
     let model = home.script(&json!([finish()]));
-    refused(&home.run(&["run", "-t", "x", "-l", &model, "--runtime", "moon"]), 2, "there is no runtime moon");
-    refused(&home.run(&["run", "-t", "x", "-l", &model, "-d", "nowhere"]), 2, "there is no folder nowhere");
+    refused(
+        &home.run(&["run", "-t", "x", "-l", &model, "--runtime", "moon"]),
+        2,
+        "there is no runtime moon",
+    );
+    refused(
+        &home.run(&["run", "-t", "x", "-l", &model, "-d", "nowhere"]),
+        2,
+        "there is no folder nowhere",
+    );
     let task = home.write("task", b"caf\xe9");
-    refused(&home.run(&["run", "-f", task.to_str().unwrap(), "-l", &model]), 2, "is not UTF-8: byte 3");
-    refused(&home.run(&["run", "-f", "nowhere", "-l", &model]), 2, "cannot read the task in nowhere");
+    refused(
+        &home.run(&["run", "-f", task.to_str().unwrap(), "-l", &model]),
+        2,
+        "is not UTF-8: byte 3",
+    );
+    refused(
+        &home.run(&["run", "-f", "nowhere", "-l", &model]),
+        2,
+        "cannot read the task in nowhere",
+    );
 }
 
 #[test]
 fn config_error_names_file_line_and_key() {
     let home = Home::new();
-    home.write(".glovebox/config.toml", "[core]\nmax_iterations = \"many\"\n");
-    refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:2: core.max_iterations");
+    home.write(
+        ".glovebox/config.toml",
+        "[core]\nmax_iterations = \"many\"\n",
+    );
+    refused(
+        &home.run(&["run", "-t", "x"]),
+        2,
+        "config.toml:2: core.max_iterations",
+    );
     home.write(".glovebox/config.toml", "[core\n");
     refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:1: ");
     home.write(".glovebox/config.toml", b"[core]\n# caf\xe9\n");
-    refused(&home.run(&["run", "-t", "x"]), 2, "config.toml is not UTF-8");
+    refused(
+        &home.run(&["run", "-t", "x"]),
+        2,
+        "config.toml is not UTF-8",
+    );
     home.write(".glovebox/config.toml", "[llm]\nmodle = \"m\"\n");
-    refused(&home.run(&["run", "-t", "x"]), 2, "config.toml:2: unknown key llm.modle (did you mean model?)");
-    refused(&home.run(&["run", "-t", "x", "--config-file", "nowhere.toml"]), 2, "cannot read nowhere.toml");
+    refused(
+        &home.run(&["run", "-t", "x"]),
+        2,
+        "config.toml:2: unknown key llm.modle (did you mean model?)",
+    );
+    refused(
+        &home.run(&["run", "-t", "x", "--config-file", "nowhere.toml"]),
+        2,
+        "cannot read nowhere.toml",
+    );
 }
 
 #[test]
 fn script_error_names_the_file_or_line() {
     let home = Home::new();
     home.write("bad.json", "{\"responses\": [\n  {\"txt\": 1}\n]}");
-    refused(&home.run(&["run", "-t", "x", "-l", "scripted:bad.json"]), 2, "line 2");
-    refused(&home.run(&["run", "-t", "x", "-l", "scripted:nowhere.json"]), 2, "nowhere.json");
+    refused(
+        &home.run(&["run", "-t", "x", "-l", "scripted:bad.json"]),
+        2,
+        "line 2",
+    );
+    refused(
+        &home.run(&["run", "-t", "x", "-l", "scripted:nowhere.json"]),
+        2,
+        "nowhere.json",
+    );
 }
 
 #[test]
 fn error_names_the_cause_when_engine_or_image_is_missing() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
-    let docker = ["run", "-t", "x", "-l", &model, "--runtime", "docker", "--image"];
+    let docker = [
+        "run",
+        "-t",
+        "x",
+        "-l",
+        &model,
+        "--runtime",
+        "docker",
+        "--image",
+    ];
     let mut no_engine = home.glovebox(&[&docker, ["any"].as_slice()].concat());
     let socket = format!("unix://{}/docker.sock", home.path().display());
     let ended = home.start(no_engine.env("DOCKER_HOST", socket)).end();
@@ -321,11 +533,26 @@ fn error_names_the_cause_when_engine_or_image_is_missing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_is_resumable_when_the_model_provider_fails() {
     let cases = [
-        (ModelReply::error(401, "invalid_api_key", "bad key"), "does not accept the key"),
-        (ModelReply::error(429, "rate_limit_exceeded", "slow down"), "limits the rate"),
-        (ModelReply::error(500, "server_error", "oops"), "unavailable"),
-        (ModelReply::Raw(200, "text/html", "<html>login</html>".into()), "there is no model API"),
-        (ModelReply::Raw(200, "application/json", "{\"choices\": []}".into()), "malformed response"),
+        (
+            ModelReply::error(401, "invalid_api_key", "bad key"),
+            "does not accept the key",
+        ),
+        (
+            ModelReply::error(429, "rate_limit_exceeded", "slow down"),
+            "limits the rate",
+        ),
+        (
+            ModelReply::error(500, "server_error", "oops"),
+            "unavailable",
+        ),
+        (
+            ModelReply::Raw(200, "text/html", "<html>login</html>".into()),
+            "there is no model API",
+        ),
+        (
+            ModelReply::Raw(200, "application/json", "{\"choices\": []}".into()),
+            "malformed response",
+        ),
     ];
     for (reply, part) in cases {
         let home = Home::new();
@@ -338,8 +565,13 @@ async fn run_is_resumable_when_the_model_provider_fails() {
         let ended = home.start(&mut command).end();
         refused(&ended, 1, part);
         assert!(!ended.stderr.contains("sk-secret"), "{}", ended.stderr);
-        assert!(ended.stderr.contains("resume with: glovebox resume"), "{}", ended.stderr);
-        let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+        assert!(
+            ended.stderr.contains("resume with: glovebox resume"),
+            "{}",
+            ended.stderr
+        );
+        let list: Value =
+            serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
         assert_eq!(list[0]["agent_state"], "error");
         home.assert_nothing_runs();
     }
@@ -349,12 +581,19 @@ async fn run_is_resumable_when_the_model_provider_fails() {
 fn completions_are_generated_for_every_shell() {
     let home = Home::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(home.run(&["completions", shell]).expect(0).stdout.contains("glovebox"));
+        assert!(
+            home.run(&["completions", shell])
+                .expect(0)
+                .stdout
+                .contains("glovebox")
+        );
     }
     for words in ["glovebox run --runtime", "glovebox sandbox ls --runtime"] {
         let offered = home.completed(words, None);
         assert!(
-            ["auto", "docker", "local", "ssh", "remote"].iter().all(|name| offered.contains(name)),
+            ["auto", "docker", "local", "ssh", "remote"]
+                .iter()
+                .all(|name| offered.contains(name)),
             "{offered}"
         );
     }

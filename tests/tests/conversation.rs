@@ -7,7 +7,8 @@ use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{
-    Conversation, EngineParts, INTERRUPTED, ResumeOptions, SandboxDisposition, State, is_replacement_notice,
+    Conversation, EngineParts, INTERRUPTED, ResumeOptions, SandboxDisposition, State,
+    is_replacement_notice,
 };
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
@@ -19,7 +20,9 @@ use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation, ObservationKind};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventBody, Observation, ObservationKind,
+};
 use serde_json::{Value, json};
 use tests::glovebox::{bash, finish};
 
@@ -33,7 +36,9 @@ impl ConversationFixture {
     /// Commands return their own text; `hang` returns when it is cancelled.
     fn new(responses: &Value) -> Self {
         let provider = ScriptedProvider::new(|request| {
-            let SandboxAction::Run(run) = &request.action else { panic!("only commands are scripted") };
+            let SandboxAction::Run(run) = &request.action else {
+                panic!("only commands are scripted")
+            };
             let observation = Observation::new(run.command.clone(), RunObservation::default());
             if run.command == "hang" {
                 ScriptedResult::WhenCancelled(observation)
@@ -48,7 +53,10 @@ impl ConversationFixture {
                 llm: scripted(responses, 0),
                 draft_editor: scripted(&json!([]), 0),
                 agent: Arc::new(CodeActAgent {
-                    definition: AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec()),
+                    definition: AgentDefinition::code_act(
+                        Prompt::Unattended,
+                        ToolName::ALL.to_vec(),
+                    ),
                     command_timeout: 120.0,
                     declares_risk: false,
                 }),
@@ -62,12 +70,22 @@ impl ConversationFixture {
             team: Arc::default(),
             write_lock: Arc::new(()),
         };
-        Self { store, provider, parts }
+        Self {
+            store,
+            provider,
+            parts,
+        }
     }
 
     /// Returns the parts with another model.
     fn parts_with(&self, llm: Arc<dyn Llm>) -> EngineParts {
-        EngineParts { own: TeamMember { llm, ..self.parts.own.clone() }, ..self.parts.clone() }
+        EngineParts {
+            own: TeamMember {
+                llm,
+                ..self.parts.own.clone()
+            },
+            ..self.parts.clone()
+        }
     }
 
     async fn start(&self) -> Conversation {
@@ -83,7 +101,9 @@ impl ConversationFixture {
             confirmation,
             ..Default::default()
         };
-        let conversation = Conversation::start(self.parts.clone(), id(), started).await.unwrap();
+        let conversation = Conversation::start(self.parts.clone(), id(), started)
+            .await
+            .unwrap();
         send_message(&conversation, "work");
         conversation
     }
@@ -97,11 +117,15 @@ impl ConversationFixture {
         let log = self.log();
         let ending_of = |action: &Event| {
             let ended = log.iter().filter(|event| event.cause == Some(action.id));
-            ended.filter_map(|event| observation(event).map(|o| o.content.clone())).collect()
+            ended
+                .filter_map(|event| observation(event).map(|o| o.content.clone()))
+                .collect()
         };
         log.iter()
             .filter_map(|event| match &event.body {
-                EventBody::Action(Action::Run(run)) => Some((run.command.clone(), ending_of(event))),
+                EventBody::Action(Action::Run(run)) => {
+                    Some((run.command.clone(), ending_of(event)))
+                }
                 _ => None,
             })
             .collect()
@@ -114,11 +138,20 @@ fn id() -> ConversationId {
 
 fn scripted(responses: &Value, answered: usize) -> Arc<dyn Llm> {
     let script = json!({"responses": responses}).to_string();
-    Arc::new(ScriptedLlm::from_json(&script).unwrap().resuming_after(answered))
+    Arc::new(
+        ScriptedLlm::from_json(&script)
+            .unwrap()
+            .resuming_after(answered),
+    )
 }
 
 fn send_message(conversation: &Conversation, text: &str) {
-    conversation.send_message(MessageAction { content: text.into(), ..Default::default() }).unwrap();
+    conversation
+        .send_message(MessageAction {
+            content: text.into(),
+            ..Default::default()
+        })
+        .unwrap();
 }
 
 fn observation(event: &Event) -> Option<&Observation> {
@@ -129,19 +162,26 @@ fn observation(event: &Event) -> Option<&Observation> {
 }
 
 async fn wait_for_state(conversation: &Conversation, agent_state: AgentState) -> Arc<State> {
-    let reached =
-        conversation.wait_for(|state| state.agent_state == agent_state && !state.has_pending_actions());
-    tokio::time::timeout(Duration::from_secs(10), reached).await.expect("the state is reached")
+    let reached = conversation
+        .wait_for(|state| state.agent_state == agent_state && !state.has_pending_actions());
+    tokio::time::timeout(Duration::from_secs(10), reached)
+        .await
+        .expect("the state is reached")
 }
 
 async fn wait_for_confirmation_request(conversation: &Conversation) {
-    let asked = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserConfirmation);
-    tokio::time::timeout(Duration::from_secs(10), asked).await.expect("the user is asked");
+    let asked =
+        conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserConfirmation);
+    tokio::time::timeout(Duration::from_secs(10), asked)
+        .await
+        .expect("the user is asked");
 }
 
 async fn wait_for_action(conversation: &Conversation) {
     let performed = conversation.wait_for(|state| state.has_pending_actions());
-    tokio::time::timeout(Duration::from_secs(10), performed).await.expect("an action is performed");
+    tokio::time::timeout(Duration::from_secs(10), performed)
+        .await
+        .expect("an action is performed");
 }
 
 fn result(command: &str, text: &str) -> (String, Vec<String>) {
@@ -158,13 +198,17 @@ async fn running_command_is_observed_when_stopped() {
     assert_eq!(fixture.action_results(), [result("hang", "hang")]);
     send_message(&conversation, "go on");
     wait_for_state(&conversation, AgentState::Finished).await;
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
     assert_eq!(fixture.provider.sandbox_count(), 0);
 }
 
 #[tokio::test]
 async fn message_sent_during_the_last_step_is_handled() {
-    let fixture = ConversationFixture::new(&json!([bash("hang"), finish(), bash("more"), finish()]));
+    let fixture =
+        ConversationFixture::new(&json!([bash("hang"), finish(), bash("more"), finish()]));
     let conversation = fixture.start().await;
     wait_for_action(&conversation).await;
     send_message(&conversation, "and this too");
@@ -172,11 +216,19 @@ async fn message_sent_during_the_last_step_is_handled() {
     conversation.resume(ResumeOptions::default()).unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
     send_message(&conversation, "and that");
-    let again =
-        conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
-    tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is handled");
-    assert_eq!(fixture.action_results(), [result("hang", "hang"), result("more", "more")]);
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    let again = conversation
+        .wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
+    tokio::time::timeout(Duration::from_secs(10), again)
+        .await
+        .expect("the second message is handled");
+    assert_eq!(
+        fixture.action_results(),
+        [result("hang", "hang"), result("more", "more")]
+    );
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -190,11 +242,16 @@ async fn action_is_interrupted_and_sandbox_replaced_when_it_is_lost() {
     let interrupted: Vec<_> = log
         .iter()
         .filter_map(observation)
-        .filter(|o| matches!(&o.kind, ObservationKind::Error(error) if error.error_id == INTERRUPTED))
+        .filter(
+            |o| matches!(&o.kind, ObservationKind::Error(error) if error.error_id == INTERRUPTED),
+        )
         .collect();
     assert_eq!(interrupted.len(), 1);
     assert_eq!(fixture.action_results()[1], result("after", "after"));
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -204,14 +261,28 @@ async fn sandbox_lost_while_the_agent_waits_fails_no_action() {
     wait_for_state(&conversation, AgentState::Finished).await;
     fixture.provider.lose_all();
     send_message(&conversation, "go on");
-    let again =
-        conversation.wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
-    tokio::time::timeout(Duration::from_secs(10), again).await.expect("the second message is handled");
-    assert_eq!(fixture.action_results(), [result("one", "one"), result("two", "two")]);
+    let again = conversation
+        .wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
+    tokio::time::timeout(Duration::from_secs(10), again)
+        .await
+        .expect("the second message is handled");
+    assert_eq!(
+        fixture.action_results(),
+        [result("one", "one"), result("two", "two")]
+    );
     let log = fixture.log();
-    let notice = log.iter().find(|event| is_replacement_notice(event)).map(|event| event.id);
-    assert!(notice.is_some() && notice < conversation.state().last_user_message, "{notice:?}");
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    let notice = log
+        .iter()
+        .find(|event| is_replacement_notice(event))
+        .map(|event| event.id);
+    assert!(
+        notice.is_some() && notice < conversation.state().last_user_message,
+        "{notice:?}"
+    );
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -219,7 +290,8 @@ async fn conversation_resumes_without_rerun_when_process_died() {
     let responses = json!([bash("one"), bash("hang"), bash("two"), finish()]);
     let fixture = ConversationFixture::new(&responses);
     let conversation = fixture.start().await;
-    let second = conversation.wait_for(|state| state.iterations == 2 && state.has_pending_actions());
+    let second =
+        conversation.wait_for(|state| state.iterations == 2 && state.has_pending_actions());
     second.await;
     // Aborted as by a killed process: no notification, no removal.
     drop(conversation);
@@ -231,11 +303,27 @@ async fn conversation_resumes_without_rerun_when_process_died() {
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(
         fixture.action_results(),
-        [result("one", "one"), result("hang", "hang"), result("two", "two")]
+        [
+            result("one", "one"),
+            result("hang", "hang"),
+            result("two", "two")
+        ]
     );
-    assert!(fixture.provider.start_counts().values().all(|count| *count == 1));
-    assert_eq!(State::fold(&fixture.log()), conversation.state().without_schedule());
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    assert!(
+        fixture
+            .provider
+            .start_counts()
+            .values()
+            .all(|count| *count == 1)
+    );
+    assert_eq!(
+        State::fold(&fixture.log()),
+        conversation.state().without_schedule()
+    );
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -254,15 +342,25 @@ async fn tool_calls_of_one_response_run_in_order_when_process_dies() {
     wait_for_state(&conversation, AgentState::Stopped).await;
     conversation.resume(ResumeOptions::default()).unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
-    assert_eq!(fixture.action_results(), [result("hang", "hang"), result("second", "second")]);
+    assert_eq!(
+        fixture.action_results(),
+        [result("hang", "hang"), result("second", "second")]
+    );
     assert_eq!(conversation.state().iterations, 2, "two model calls");
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn recovery_fails_when_the_conversation_is_unknown() {
     let fixture = ConversationFixture::new(&json!([]));
-    assert!(Conversation::recover(fixture.parts.clone(), id()).await.is_err());
+    assert!(
+        Conversation::recover(fixture.parts.clone(), id())
+            .await
+            .is_err()
+    );
     assert_eq!(fixture.log(), []);
 }
 
@@ -289,10 +387,17 @@ async fn action_runs_only_when_confirmed_even_after_a_crash() {
     let rejected = "The user rejected the action: never two";
     assert_eq!(
         fixture.action_results(),
-        [result("one", "one"), result("two", rejected), result("three", stopped)]
+        [
+            result("one", "one"),
+            result("two", rejected),
+            result("three", stopped)
+        ]
     );
     assert_eq!(fixture.provider.start_counts().len(), 1);
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -301,22 +406,37 @@ async fn paused_agent_completes_its_command_and_takes_no_step() {
     let conversation = fixture.start().await;
     wait_for_action(&conversation).await;
     conversation.pause().unwrap();
-    let paused = conversation.wait_for(|state| state.agent_state == AgentState::Paused).await;
+    let paused = conversation
+        .wait_for(|state| state.agent_state == AgentState::Paused)
+        .await;
     assert!(paused.has_pending_actions(), "the command continues");
     drop(conversation);
     let parts = fixture.parts_with(scripted(&json!([bash("hang"), bash("more"), finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     conversation.stop().unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
-    assert_eq!(conversation.state().iterations, 1, "the paused agent took a step");
+    assert_eq!(
+        conversation.state().iterations,
+        1,
+        "the paused agent took a step"
+    );
     conversation.resume(ResumeOptions::default()).unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
-    assert_eq!(fixture.action_results(), [result("hang", "hang"), result("more", "more")]);
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    assert_eq!(
+        fixture.action_results(),
+        [result("hang", "hang"), result("more", "more")]
+    );
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 /// Starts a conversation with this condenser. The same model writes the summaries.
-async fn start_with_condenser(condenser: &Value, responses: &Value) -> (ConversationFixture, Conversation) {
+async fn start_with_condenser(
+    condenser: &Value,
+    responses: &Value,
+) -> (ConversationFixture, Conversation) {
     let mut fixture = ConversationFixture::new(responses);
     let config: CondenserConfig = serde_json::from_value(condenser.clone()).unwrap();
     let llm = Arc::clone(&fixture.parts.own.llm);
@@ -353,11 +473,20 @@ async fn summary_is_logged_and_charged_when_history_is_too_long() {
     let llm = json!({"type": "llm", "max_size": 11});
     let (fixture, conversation) = start_with_condenser(&llm, &json!(responses)).await;
     let state = wait_for_state(&conversation, AgentState::Finished).await;
-    assert_eq!(condensations(&fixture.log()), [(Some("what was done".to_owned()), Some(1500))]);
+    assert_eq!(
+        condensations(&fixture.log()),
+        [(Some("what was done".to_owned()), Some(1500))]
+    );
     assert_eq!(state.metrics.accumulated_token_usage.prompt_tokens, 1600);
-    assert_eq!(state.iterations, 6, "a condensation is not a step of the agent");
+    assert_eq!(
+        state.iterations, 6,
+        "a condensation is not a step of the agent"
+    );
     assert_eq!(State::fold(&fixture.log()), state.without_schedule());
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -366,22 +495,40 @@ async fn history_is_condensed_until_it_fits_when_window_overflows() {
     let steps = || (0..8).map(|_| bash("true"));
     let window = json!({"type": "conversation_window"});
 
-    let fits: Vec<Value> =
-        steps().chain([overflow.clone(), overflow.clone(), bash("true"), finish()]).collect();
+    let fits: Vec<Value> = steps()
+        .chain([overflow.clone(), overflow.clone(), bash("true"), finish()])
+        .collect();
     let (fixture, conversation) = start_with_condenser(&window, &json!(fits)).await;
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(condensations(&fixture.log()), [(None, None), (None, None)]);
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 
     let never: Vec<Value> = steps().chain(std::iter::repeat_n(overflow, 50)).collect();
     let (fixture, conversation) = start_with_condenser(&window, &json!(never)).await;
     let state = wait_for_state(&conversation, AgentState::Error).await;
     // Eight of sixteen events are kept, then four, then two.
-    assert_eq!((condensations(&fixture.log()).len(), state.iterations), (3, 8));
-    let error = fixture.log().iter().rev().find_map(|event| match &observation(event)?.kind {
-        ObservationKind::AgentStateChanged(changed) => Some(changed.reason.clone()),
-        _ => None,
-    });
-    assert!(error.unwrap().starts_with("the request is longer than the model's context window"));
-    conversation.close(SandboxDisposition::Remove).await.unwrap();
+    assert_eq!(
+        (condensations(&fixture.log()).len(), state.iterations),
+        (3, 8)
+    );
+    let error = fixture
+        .log()
+        .iter()
+        .rev()
+        .find_map(|event| match &observation(event)?.kind {
+            ObservationKind::AgentStateChanged(changed) => Some(changed.reason.clone()),
+            _ => None,
+        });
+    assert!(
+        error
+            .unwrap()
+            .starts_with("the request is longer than the model's context window")
+    );
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }

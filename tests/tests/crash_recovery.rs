@@ -15,19 +15,34 @@ fn is_run(event: &Value) -> bool {
 }
 
 fn observations(events: &[Value], kind: &str) -> Vec<Value> {
-    events.iter().filter(|event| event["observation"] == kind).cloned().collect()
+    events
+        .iter()
+        .filter(|event| event["observation"] == kind)
+        .cloned()
+        .collect()
 }
 
 /// Returns the stored log.
 fn log(home: &Home, id: &str) -> Vec<Value> {
-    home.run(&["conversations", "show", id, "--json"]).expect(0).events()
+    home.run(&["conversations", "show", id, "--json"])
+        .expect(0)
+        .events()
 }
 
 fn resume_attaches_to_a_running_command(runtime: &[&str]) {
     let home = Home::new();
     let model = home.script(&json!([bash(LONG), bash("echo after"), finish()]));
     let workspace = home.workspace();
-    let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
+    let mut arguments = vec![
+        "run",
+        "--json",
+        "-t",
+        "work",
+        "-l",
+        &model,
+        "-d",
+        workspace.to_str().unwrap(),
+    ];
     arguments.extend(runtime);
     let mut run = home.start(&mut home.glovebox(&arguments));
     let id = run.conversation();
@@ -37,12 +52,25 @@ fn resume_attaches_to_a_running_command(runtime: &[&str]) {
     run.kill();
 
     let resumed = home.run(&["resume", &id, "--json"]).expect(0);
-    assert!(resumed.events().iter().any(|event| event["action"] == "finish"), "the task is completed");
+    assert!(
+        resumed
+            .events()
+            .iter()
+            .any(|event| event["action"] == "finish"),
+        "the task is completed"
+    );
 
-    assert_eq!(std::fs::read_to_string(&counter).unwrap(), "run\n", "the command ran once");
+    assert_eq!(
+        std::fs::read_to_string(&counter).unwrap(),
+        "run\n",
+        "the command ran once"
+    );
     let ran = observations(&log(&home, &id), "run");
     assert_eq!(ran.len(), 2);
-    let whole: String = (1..=30).map(|line| format!("line {line}\n")).collect::<String>() + "the end";
+    let whole: String = (1..=30)
+        .map(|line| format!("line {line}\n"))
+        .collect::<String>()
+        + "the end";
     assert_eq!(ran[0]["content"].as_str().unwrap().trim_end(), whole);
     assert_eq!(ran[0]["extras"]["metadata"]["exit_code"], 0);
     assert_eq!(ran[1]["content"].as_str().unwrap().trim_end(), "after");
@@ -71,7 +99,16 @@ async fn resume_repeats_an_interrupted_model_call(runtime: &[&str]) {
     ];
     let server = ModelServer::start(replies).await;
     let workspace = home.workspace();
-    let mut arguments = vec!["run", "--json", "-t", "work", "-l", "test", "-d", workspace.to_str().unwrap()];
+    let mut arguments = vec![
+        "run",
+        "--json",
+        "-t",
+        "work",
+        "-l",
+        "test",
+        "-d",
+        workspace.to_str().unwrap(),
+    ];
     arguments.extend(runtime);
     let mut command = home.glovebox(&arguments);
     let mut run = home.start(command.env("LLM_BASE_URL", &server.base_url));
@@ -80,10 +117,21 @@ async fn resume_repeats_an_interrupted_model_call(runtime: &[&str]) {
     run.kill();
 
     let mut resume = home.glovebox(&["resume", &id, "--json"]);
-    let resumed = home.start(resume.env("LLM_BASE_URL", &server.base_url)).end().expect(0);
-    assert!(resumed.events().iter().any(|event| event["action"] == "finish"));
+    let resumed = home
+        .start(resume.env("LLM_BASE_URL", &server.base_url))
+        .end()
+        .expect(0);
+    assert!(
+        resumed
+            .events()
+            .iter()
+            .any(|event| event["action"] == "finish")
+    );
     server.called(3).await;
-    assert_eq!(std::fs::read_to_string(workspace.join("counter")).unwrap(), "run\n");
+    assert_eq!(
+        std::fs::read_to_string(workspace.join("counter")).unwrap(),
+        "run\n"
+    );
     assert_eq!(observations(&log(&home, &id), "run").len(), 1);
     home.assert_nothing_runs();
 }
@@ -104,22 +152,34 @@ async fn resume_repeats_an_interrupted_model_call_on_local() {
 /// The shell's parent is the server.
 fn agent_is_notified_when_action_server_is_killed(runtime: &[&str]) {
     let home = Home::new();
-    let model =
-        home.script(&json!([bash("echo started; kill -9 $PPID; sleep 60"), bash("echo alive"), finish()]));
+    let model = home.script(&json!([
+        bash("echo started; kill -9 $PPID; sleep 60"),
+        bash("echo alive"),
+        finish()
+    ]));
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model];
     arguments.extend(runtime);
     let events = home.run(&arguments).expect(0).events();
     let action = events.iter().find(|event| is_run(event)).unwrap();
-    let ended: Vec<_> = events.iter().filter(|event| event["cause"] == action["id"]).collect();
+    let ended: Vec<_> = events
+        .iter()
+        .filter(|event| event["cause"] == action["id"])
+        .collect();
     assert_eq!(ended.len(), 1, "exactly one terminal event");
     assert_eq!(ended[0]["extras"]["error_id"], "ACTION$INTERRUPTED");
-    assert_eq!(ended[0]["tool_call_metadata"]["tool_call_id"], action["tool_call_metadata"]["tool_call_id"]);
+    assert_eq!(
+        ended[0]["tool_call_metadata"]["tool_call_id"],
+        action["tool_call_metadata"]["tool_call_id"]
+    );
     let took = seconds(ended[0]) - seconds(action);
     assert!(took < 5.0, "ended after {took} s");
     let after = observations(&events, "run");
     assert_eq!(after.len(), 1, "the agent continued in another sandbox");
     assert_eq!(after[0]["content"].as_str().unwrap().trim_end(), "alive");
-    let leases = events.iter().filter(|event| event["record"] == "sandbox_leased").count();
+    let leases = events
+        .iter()
+        .filter(|event| event["record"] == "sandbox_leased")
+        .count();
     assert_eq!(leases, 2);
     home.assert_nothing_runs();
 }
@@ -143,8 +203,18 @@ fn lost_sandbox_leaves_nothing_when_not_replaced() {
         let home = Home::new();
         let image = tests::sandbox_contract::Backend::image(&backend).unwrap();
         let model = home.script(&json!([bash("kill -9 $PPID; sleep 60"), finish()]));
-        let run =
-            home.run(&["run", "--json", "-t", "x", "-l", &model, "--runtime", "docker", "--image", &image]);
+        let run = home.run(&[
+            "run",
+            "--json",
+            "-t",
+            "x",
+            "-l",
+            &model,
+            "--runtime",
+            "docker",
+            "--image",
+            &image,
+        ]);
         run.expect(0);
         home.assert_nothing_runs();
     }
@@ -154,12 +224,24 @@ fn lost_sandbox_leaves_nothing_when_not_replaced() {
 fn second_process_cannot_run_the_same_conversation() {
     let home = Home::new();
     let model = home.script(&json!([bash("sleep 60"), finish()]));
-    let mut run =
-        home.start(&mut home.glovebox(&["run", "--json", "-t", "work", "-l", &model, "--runtime", "local"]));
+    let mut run = home.start(&mut home.glovebox(&[
+        "run",
+        "--json",
+        "-t",
+        "work",
+        "-l",
+        &model,
+        "--runtime",
+        "local",
+    ]));
     let id = run.conversation();
     run.wait_for("the command", is_run);
     let second = home.run(&["resume", &id]).expect(1);
-    assert!(second.stderr.contains("is being run by another process"), "{}", second.stderr);
+    assert!(
+        second.stderr.contains("is being run by another process"),
+        "{}",
+        second.stderr
+    );
     run.signal(rustix::process::Signal::INT);
     run.end().expect(130);
     home.assert_nothing_runs();
@@ -169,6 +251,10 @@ fn second_process_cannot_run_the_same_conversation() {
 fn seconds(event: &Value) -> f64 {
     let time = &event["timestamp"].as_str().unwrap()[11..];
     let mut parts = time.split(':').map(|part| part.parse::<f64>().unwrap());
-    let (hours, minutes, seconds) = (parts.next().unwrap(), parts.next().unwrap(), parts.next().unwrap());
+    let (hours, minutes, seconds) = (
+        parts.next().unwrap(),
+        parts.next().unwrap(),
+        parts.next().unwrap(),
+    );
     Duration::from_secs_f64(hours * 3600.0 + minutes * 60.0 + seconds).as_secs_f64()
 }

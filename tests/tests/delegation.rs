@@ -6,7 +6,8 @@ use tests::glovebox::{CompletedRun, Home, bash, finish, tool_call};
 /// Runs a main agent that may delegate to the agents `left` and `right`. Each has its own script.
 fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str]) -> CompletedRun {
     let own = home.script(responses);
-    let mut config = format!("[agent]\ndelegates = [\"left\", \"right\"]\n[llm]\nmodel = \"{own}\"\n");
+    let mut config =
+        format!("[agent]\ndelegates = [\"left\", \"right\"]\n[llm]\nmodel = \"{own}\"\n");
     for (name, responses) in [("left", left), ("right", right)] {
         let script = home.path().join(format!("{name}.json"));
         std::fs::write(&script, json!({"responses": responses}).to_string()).unwrap();
@@ -20,8 +21,7 @@ fn run(home: &Home, responses: &Value, left: &Value, right: &Value, more: &[&str
 }
 
 fn delegate(agents: &[&str]) -> Value {
-    let call =
-        |agent: &&str| json!({"name": "delegate", "arguments": {"agent": agent, "task": "Find the other."}});
+    let call = |agent: &&str| json!({"name": "delegate", "arguments": {"agent": agent, "task": "Find the other."}});
     json!({"text": "Both at once.", "tool_calls": agents.iter().map(call).collect::<Vec<_>>()})
 }
 
@@ -33,7 +33,9 @@ fn meet(own: &str, other: &str) -> Value {
 }
 
 fn of<'a>(events: &'a [Value], delegation: &'a Value) -> impl Iterator<Item = &'a Value> {
-    events.iter().filter(move |event| event["delegation"] == *delegation)
+    events
+        .iter()
+        .filter(move |event| event["delegation"] == *delegation)
 }
 
 #[test]
@@ -51,31 +53,66 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
             tool_call("finish", &json!({"message": "Left."}))
         ]),
         &json!([meet("right", "left"), {"text": "Right."}]),
-        &["--json", "--save-trajectory", saved.to_str().unwrap(), "--record", recorded.to_str().unwrap()],
+        &[
+            "--json",
+            "--save-trajectory",
+            saved.to_str().unwrap(),
+            "--record",
+            recorded.to_str().unwrap(),
+        ],
     );
     let events = ended.expect(0).events();
-    let tools = events.iter().find(|event| event["action"] == "system").unwrap()["args"]["tools"].to_string();
-    assert!(tools.contains("- left: Goes left.") && tools.contains("- right: Goes right."), "{tools}");
-    let handed: Vec<&Value> = events.iter().filter(|event| event["action"] == "delegate").collect();
-    let [left, right] = handed[..] else { panic!("{handed:?}") };
+    let tools = events
+        .iter()
+        .find(|event| event["action"] == "system")
+        .unwrap()["args"]["tools"]
+        .to_string();
+    assert!(
+        tools.contains("- left: Goes left.") && tools.contains("- right: Goes right."),
+        "{tools}"
+    );
+    let handed: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["action"] == "delegate")
+        .collect();
+    let [left, right] = handed[..] else {
+        panic!("{handed:?}")
+    };
     assert_eq!(
         left["args"],
         json!({"agent": "left", "inputs": {"task": "Find the other."}, "thought": "Both at once."})
     );
-    let names: Vec<&Value> =
-        of(&events, &left["id"]).map(|event| &event["args"]["agent_class"]).take(1).collect();
-    assert_eq!(names, [&json!("left")], "the delegate's first event is its own prompt");
+    let names: Vec<&Value> = of(&events, &left["id"])
+        .map(|event| &event["args"]["agent_class"])
+        .take(1)
+        .collect();
+    assert_eq!(
+        names,
+        [&json!("left")],
+        "the delegate's first event is its own prompt"
+    );
     let contents: Vec<&str> = of(&events, &left["id"])
         .filter(|event| event["observation"] == "run")
         .map(|event| event["content"].as_str().unwrap())
         .collect();
-    assert!(contents[1].starts_with("I am left with <secret_hidden>"), "{contents:?}");
+    assert!(
+        contents[1].starts_with("I am left with <secret_hidden>"),
+        "{contents:?}"
+    );
     let outcome = |of: &Value| {
-        let is_it = |event: &&Value| event["observation"] == "delegate" && event["cause"] == of["id"];
+        let is_it =
+            |event: &&Value| event["observation"] == "delegate" && event["cause"] == of["id"];
         let found: Vec<_> = events.iter().filter(is_it).collect();
         assert_eq!(found.len(), 1, "exactly one result");
-        assert_eq!(found[0].get("delegation"), None, "the result belongs to the delegating agent");
-        (found[0]["content"].clone(), found[0]["extras"]["outputs"].clone())
+        assert_eq!(
+            found[0].get("delegation"),
+            None,
+            "the result belongs to the delegating agent"
+        );
+        (
+            found[0]["content"].clone(),
+            found[0]["extras"]["outputs"].clone(),
+        )
     };
     assert_eq!(
         outcome(left),
@@ -93,14 +130,30 @@ fn delegated_tasks_run_concurrently_each_in_its_own_shell() {
         own[0]["content"].as_str().unwrap().starts_with("none"),
         "the main agent has its own shell: {own:?}"
     );
-    assert_eq!(std::fs::read_dir(recorded).unwrap().count(), 8, "one file per model call");
+    assert_eq!(
+        std::fs::read_dir(recorded).unwrap().count(),
+        8,
+        "one file per model call"
+    );
 
     // A replay delegates the tasks again.
-    let again =
-        home.run(&["replay", saved.to_str().unwrap(), "--json", "--runtime", "local"]).expect(0).events();
+    let again = home
+        .run(&[
+            "replay",
+            saved.to_str().unwrap(),
+            "--json",
+            "--runtime",
+            "local",
+        ])
+        .expect(0)
+        .events();
     let outcomes = |events: &[Value]| {
-        let observations = events.iter().filter(|event| event["observation"] == "delegate");
-        observations.map(|event| event["content"].to_string()).collect::<std::collections::BTreeSet<_>>()
+        let observations = events
+            .iter()
+            .filter(|event| event["observation"] == "delegate");
+        observations
+            .map(|event| event["content"].to_string())
+            .collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(outcomes(&again), outcomes(&events));
     home.assert_nothing_runs();
@@ -133,7 +186,16 @@ fn delegate_error_is_reported_and_the_agent_continues() {
 fn run_is_refused_when_a_delegate_does_not_exist() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
-    home.write(".glovebox/config.toml", "[agent]\ndelegates = [\"nobody\"]\n");
-    let stderr = home.run(&["run", "-t", "work", "--runtime", "local", "-l", &model]).expect(2).stderr;
-    assert!(stderr.contains("agent.delegates: there is no agent nobody: there are CodeActAgent"), "{stderr}");
+    home.write(
+        ".glovebox/config.toml",
+        "[agent]\ndelegates = [\"nobody\"]\n",
+    );
+    let stderr = home
+        .run(&["run", "-t", "work", "--runtime", "local", "-l", &model])
+        .expect(2)
+        .stderr;
+    assert!(
+        stderr.contains("agent.delegates: there is no agent nobody: there are CodeActAgent"),
+        "{stderr}"
+    );
 }

@@ -1,5 +1,5 @@
-//! Host programs killed with many sandboxes open: some conversations are resumed, and a sweep removes the sandboxes of the
-//! others.
+//! Host programs killed with many sandboxes open: some conversations are resumed, and a sweep
+//! removes the sandboxes of the others.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use engine::sandbox::{SandboxProvider, sweep};
 use protocol::ConversationId;
 use sandbox::{
-    CONTROL_GROUPS, DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig, LocalProvider,
+    CONTROL_GROUPS, DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig,
+    LocalProvider,
 };
 use serde_json::json;
 use tests::glovebox::{Home, RunningProgram, bash, finish, wait_until};
@@ -55,21 +56,40 @@ fn docker(home: &Home) -> Box<dyn SandboxProvider> {
     let secret = secret(home);
     let owner = secret.owner();
     let host = std::env::var("DOCKER_HOST").ok();
-    Box::new(DockerProvider::new(DockerConfig { host, ..DockerConfig::new(server, secret, owner) }))
+    Box::new(DockerProvider::new(DockerConfig {
+        host,
+        ..DockerConfig::new(server, secret, owner)
+    }))
 }
 
-async fn many_are_swept_or_resumed(runtime: &[&str], provider: fn(&Home) -> Box<dyn SandboxProvider>) {
+async fn many_are_swept_or_resumed(
+    runtime: &[&str],
+    provider: fn(&Home) -> Box<dyn SandboxProvider>,
+) {
     let home = Home::new();
     let model = home.script(&json!([bash(WAITING), bash("echo after"), finish()]));
-    let workspaces: Vec<_> = (0..OPEN).map(|number| home.workspace().join(number.to_string())).collect();
+    let workspaces: Vec<_> = (0..OPEN)
+        .map(|number| home.workspace().join(number.to_string()))
+        .collect();
     let start = |workspace: &Path| -> RunningProgram {
         std::fs::create_dir(workspace).unwrap();
-        let mut arguments =
-            vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
+        let mut arguments = vec![
+            "run",
+            "--json",
+            "-t",
+            "work",
+            "-l",
+            &model,
+            "-d",
+            workspace.to_str().unwrap(),
+        ];
         arguments.extend(runtime);
         home.start(&mut home.glovebox(&arguments))
     };
-    let mut runs: Vec<RunningProgram> = workspaces.iter().map(|workspace| start(workspace)).collect();
+    let mut runs: Vec<RunningProgram> = workspaces
+        .iter()
+        .map(|workspace| start(workspace))
+        .collect();
     let ids: Vec<String> = runs.iter_mut().map(RunningProgram::conversation).collect();
     for workspace in &workspaces {
         wait_until("the command runs", || workspace.join("counter").exists());
@@ -77,27 +97,58 @@ async fn many_are_swept_or_resumed(runtime: &[&str], provider: fn(&Home) -> Box<
     runs.into_iter().for_each(RunningProgram::kill);
 
     let provider = provider(&home);
-    assert_eq!(provider.list().await.unwrap().len(), OPEN, "all sandboxes survive their hosts");
-    let used: BTreeSet<ConversationId> = ids[..RESUMED].iter().map(|id| id.parse().unwrap()).collect();
+    assert_eq!(
+        provider.list().await.unwrap().len(),
+        OPEN,
+        "all sandboxes survive their hosts"
+    );
+    let used: BTreeSet<ConversationId> = ids[..RESUMED]
+        .iter()
+        .map(|id| id.parse().unwrap())
+        .collect();
     let is_used = |summary: engine::sandbox::SandboxSummary| {
-        ready(summary.conversation.is_some_and(|conversation| used.contains(&conversation)))
+        ready(
+            summary
+                .conversation
+                .is_some_and(|conversation| used.contains(&conversation)),
+        )
     };
     let swept = sweep(&*provider, is_used).await.unwrap();
-    let expected: BTreeSet<String> = ids[RESUMED..].iter().map(|id| format!("glovebox-{id}")).collect();
-    assert_eq!(swept.iter().map(ToString::to_string).collect::<BTreeSet<_>>(), expected);
+    let expected: BTreeSet<String> = ids[RESUMED..]
+        .iter()
+        .map(|id| format!("glovebox-{id}"))
+        .collect();
+    assert_eq!(
+        swept
+            .iter()
+            .map(ToString::to_string)
+            .collect::<BTreeSet<_>>(),
+        expected
+    );
     assert_eq!(provider.list().await.unwrap().len(), RESUMED);
 
     for (id, workspace) in ids.iter().zip(&workspaces).take(RESUMED) {
         std::fs::write(workspace.join("go"), "").unwrap();
         let resumed = home.run(&["resume", id, "--json"]).expect(0).events();
-        let ended: Vec<_> = resumed.iter().filter(|event| event["observation"] == "run").collect();
+        let ended: Vec<_> = resumed
+            .iter()
+            .filter(|event| event["observation"] == "run")
+            .collect();
         assert_eq!(ended.len(), 2, "{ended:?}");
         assert!(
-            ended[0]["content"].as_str().unwrap().trim_end().ends_with("waiting\nthe end"),
+            ended[0]["content"]
+                .as_str()
+                .unwrap()
+                .trim_end()
+                .ends_with("waiting\nthe end"),
             "{}",
             ended[0]
         );
-        assert_eq!(std::fs::read_to_string(workspace.join("counter")).unwrap(), "run\n", "it ran once");
+        assert_eq!(
+            std::fs::read_to_string(workspace.join("counter")).unwrap(),
+            "run\n",
+            "it ran once"
+        );
     }
     assert_eq!(provider.list().await.unwrap(), []);
     home.assert_nothing_runs();

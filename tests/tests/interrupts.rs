@@ -11,8 +11,17 @@ use tests::glovebox::{CompletedRun, Home, bash, finish, unwritable, wait_until};
 fn run(home: &Home, responses: &Value) -> Command {
     let (model, workspace) = (home.script(responses), home.workspace());
     let workspace = workspace.to_str().unwrap();
-    let mut command =
-        home.glovebox(&["run", "--runtime", "local", "-t", "work", "-l", &model, "-d", workspace]);
+    let mut command = home.glovebox(&[
+        "run",
+        "--runtime",
+        "local",
+        "-t",
+        "work",
+        "-l",
+        &model,
+        "-d",
+        workspace,
+    ]);
     command.stderr(Stdio::piped());
     command
 }
@@ -47,11 +56,20 @@ fn doctor_ends_with_130_when_interrupted() {
 fn omitted_output_is_reported_once_per_command() {
     let home = Home::new();
     let flood = |name: &str| bash(&format!("yes | head -c 30000000; touch {name}"));
-    let mut child = run(&home, &json!([flood("first"), finish()])).spawn().unwrap();
+    let mut child = run(&home, &json!([flood("first"), finish()]))
+        .spawn()
+        .unwrap();
     // The output is not read meanwhile, so that the program falls behind.
-    wait_until("all of it is printed", || home.workspace().join("first").exists());
+    wait_until("all of it is printed", || {
+        home.workspace().join("first").exists()
+    });
     let mut shown = String::new();
-    child.stderr.take().unwrap().read_to_string(&mut shown).unwrap();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut shown)
+        .unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(shown.matches("left out; the log has").count(), 1);
     assert!(shown.matches("faster than it can be shown").count() <= 1 && shown.len() < 1 << 20);
@@ -61,8 +79,12 @@ fn omitted_output_is_reported_once_per_command() {
 #[test]
 fn run_is_resumable_when_ended_before_sandbox_responded() {
     let home = Home::new();
-    let mut child = run(&home, &json!([bash("touch started; sleep 1000"), finish()])).spawn().unwrap();
-    wait_until("the command runs", || home.workspace().join("started").exists());
+    let mut child = run(&home, &json!([bash("touch started; sleep 1000"), finish()]))
+        .spawn()
+        .unwrap();
+    wait_until("the command runs", || {
+        home.workspace().join("started").exists()
+    });
     // A sandbox that does not respond.
     let own = i32::try_from(child.id()).unwrap();
     for (id, _) in home.processes().into_iter().filter(|(id, _)| *id != own) {
@@ -85,7 +107,10 @@ fn run_is_resumable_when_ended_before_sandbox_responded() {
             .any(|stderr| shown.contains(stderr)),
         "{shown}"
     );
-    assert!(shown.ends_with(&format!("resume with: glovebox resume {id}\n")), "{shown}");
+    assert!(
+        shown.ends_with(&format!("resume with: glovebox resume {id}\n")),
+        "{shown}"
+    );
     home.run(&["resume", id]).expect(0);
     home.assert_nothing_runs();
 }
@@ -102,7 +127,10 @@ fn command_json_has_whole_output_and_marks_truncation() {
     assert_eq!(whole["extras"]["hidden"], false);
     let cut = observation("seq 1 300000");
     let suffix = cut["extras"]["metadata"]["suffix"].as_str().unwrap();
-    assert!(suffix.contains("characters were left out of the middle.]"), "{suffix}");
+    assert!(
+        suffix.contains("characters were left out of the middle.]"),
+        "{suffix}"
+    );
     home.assert_nothing_runs();
 }
 
@@ -111,22 +139,41 @@ fn output_is_complete_when_command_is_interrupted() {
     let home = Home::new();
     let workspace = home.workspace();
     for more in [[].as_slice(), &["--json"]] {
-        let runtime = ["exec", "--runtime", "local", "-d", workspace.to_str().unwrap()];
+        let runtime = [
+            "exec",
+            "--runtime",
+            "local",
+            "-d",
+            workspace.to_str().unwrap(),
+        ];
         let command = ["--", "echo so far; touch started; sleep 1000"];
         let mut command = home.glovebox(&[&runtime, more, &command].concat());
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         wait_until("the command runs", || workspace.join("started").exists());
         signal(&child, Signal::INT);
         let output = child.wait_with_output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(130), "{stderr}");
-        assert!(stderr.ends_with("glovebox: interrupted; the command was terminated\n"), "{stderr}");
+        assert!(
+            stderr.ends_with("glovebox: interrupted; the command was terminated\n"),
+            "{stderr}"
+        );
         let text = String::from_utf8(output.stdout).unwrap();
         if more.is_empty() {
             assert!(text.starts_with("so far\n"), "{text}");
         } else {
             let observation: Value = serde_json::from_str(&text).unwrap();
-            assert!(observation["content"].as_str().unwrap().starts_with("so far"), "{text}");
+            assert!(
+                observation["content"]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("so far"),
+                "{text}"
+            );
             assert_eq!(observation["extras"]["metadata"]["exit_code"], 130);
         }
         std::fs::remove_file(workspace.join("started")).unwrap();
@@ -134,16 +181,21 @@ fn output_is_complete_when_command_is_interrupted() {
     home.assert_nothing_runs();
 }
 
-/// Starts a command with endless output in both ways, in a home with a secret that has to be redacted.
+/// Starts a command with endless output in both ways, in a home with a secret that has to be
+/// redacted.
 fn floods(home: &Home) -> [Child; 2] {
-    home.run(&["sandbox", "create", "box", "--runtime", "local"]).expect(0);
+    home.run(&["sandbox", "create", "box", "--runtime", "local"])
+        .expect(0);
     let commands = [
         ["exec", "--runtime", "local", "--", "yes"].as_slice(),
         &["sandbox", "exec", "--runtime", "local", "box", "--", "yes"],
     ];
     commands.map(|arguments| {
         let mut command = home.glovebox(arguments);
-        command.env("LLM_API_KEY", "sk-hunter2hunter2").stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .env("LLM_API_KEY", "sk-hunter2hunter2")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command.spawn().unwrap()
     })
 }
@@ -161,7 +213,8 @@ fn flooding_command_is_interrupted() {
         assert_eq!(ended.status.code(), Some(130), "{ended:?}");
         reader.join().unwrap().unwrap();
     }
-    home.run(&["sandbox", "rm", "box", "--runtime", "local"]).expect(0);
+    home.run(&["sandbox", "rm", "box", "--runtime", "local"])
+        .expect(0);
     home.assert_nothing_runs();
 }
 
@@ -172,9 +225,14 @@ fn command_ends_when_its_output_has_no_reader() {
         let mut first = [0; 2];
         child.stdout.take().unwrap().read_exact(&mut first).unwrap();
         let ended = child.wait_with_output().unwrap();
-        assert_eq!((ended.status.code(), &first), (Some(141), b"y\n"), "{ended:?}");
+        assert_eq!(
+            (ended.status.code(), &first),
+            (Some(141), b"y\n"),
+            "{ended:?}"
+        );
     }
-    home.run(&["sandbox", "rm", "box", "--runtime", "local"]).expect(0);
+    home.run(&["sandbox", "rm", "box", "--runtime", "local"])
+        .expect(0);
     home.assert_nothing_runs();
 }
 
@@ -183,7 +241,10 @@ fn lost_output_is_reported_at_the_end_of_a_command() {
     let home = Home::new();
     for (full, code) in [(true, 1), (false, 141)].repeat(3) {
         let mut command = home.glovebox(&["exec", "--runtime", "local", "--", "echo", "short"]);
-        assert_eq!(command.stdout(unwritable(full)).status().unwrap().code(), Some(code));
+        assert_eq!(
+            command.stdout(unwritable(full)).status().unwrap().code(),
+            Some(code)
+        );
     }
     home.assert_nothing_runs();
 }

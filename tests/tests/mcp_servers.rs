@@ -17,7 +17,10 @@ use tests::tool_server::SCRIPT;
 
 use crate::test_packages::npm_packages;
 
-const BUDGET: ToolBudget = ToolBudget { tools: 20, tokens: 10_000 };
+const BUDGET: ToolBudget = ToolBudget {
+    tools: 20,
+    tokens: 10_000,
+};
 
 fn server(command: &str, args: &[&str]) -> McpServer {
     let program = Program {
@@ -46,7 +49,9 @@ async fn removed(backend: &LocalBackend, sandbox: Arc<dyn Sandbox>) {
 
 async fn call(servers: &McpServers, name: &str, arguments: Value) -> Observation {
     let empty = Map::new();
-    servers.call(name, arguments.as_object().unwrap_or(&empty)).await
+    servers
+        .call(name, arguments.as_object().unwrap_or(&empty))
+        .await
 }
 
 fn is_error(observation: &Observation) -> bool {
@@ -81,11 +86,19 @@ async fn mcp_server_runs_in_its_sandbox_and_ends_with_it() {
     assert_eq!(offer.tools[0].name, "where");
     let answer = call(&servers, "where", json!({})).await;
     let working_dir = &sandbox.lease().working_dir;
-    assert!(answer.content.starts_with(&format!("{working_dir} of-the-server ")), "{answer:?}");
+    assert!(
+        answer
+            .content
+            .starts_with(&format!("{working_dir} of-the-server ")),
+        "{answer:?}"
+    );
     assert_eq!(process(&servers).await, process(&servers).await);
 
     let ended = call(&servers, "where", json!({"end": true})).await;
-    assert!(is_error(&ended) && ended.content.contains("end requested"), "{ended:?}");
+    assert!(
+        is_error(&ended) && ended.content.contains("end requested"),
+        "{ended:?}"
+    );
     let again = process(&servers).await;
     assert!(runs(again));
 
@@ -112,7 +125,12 @@ async fn mcp_server_is_restarted_when_its_connection_breaks() {
     let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     let after = loop {
         let answer = call(&servers, "where", json!({})).await;
-        match answer.content.rsplit(' ').next().and_then(|number| number.parse().ok()) {
+        match answer
+            .content
+            .rsplit(' ')
+            .next()
+            .and_then(|number| number.parse().ok())
+        {
             Some(process) if !is_error(&answer) && process != before => break process,
             _ => assert!(tokio::time::Instant::now() < deadline, "{answer:?}"),
         }
@@ -128,15 +146,25 @@ async fn mcp_server_is_restarted_when_its_connection_breaks() {
 async fn failure_is_reported_when_the_mcp_program_is_missing() {
     let backend = LocalBackend::new().unwrap();
     let sandbox = create_shared_sandbox(&backend).await;
-    let servers = McpServers::new(vec![server("/nowhere/to-be-found", &[])], Vec::new(), BUDGET, &[]);
+    let servers = McpServers::new(
+        vec![server("/nowhere/to-be-found", &[])],
+        Vec::new(),
+        BUDGET,
+        &[],
+    );
     let offer = servers.offer(Some(&sandbox)).await;
-    assert!(offer.failures[0].reason.contains("/nowhere/to-be-found"), "{offer:?}");
+    assert!(
+        offer.failures[0].reason.contains("/nowhere/to-be-found"),
+        "{offer:?}"
+    );
     removed(&backend, sandbox).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reference_mcp_server_works_in_a_sandbox() {
-    let Some(packages) = npm_packages() else { return };
+    let Some(packages) = npm_packages() else {
+        return;
+    };
     let script = packages.join("@modelcontextprotocol/server-everything/dist/index.js");
     let backend = LocalBackend::new().unwrap();
     let sandbox = create_shared_sandbox(&backend).await;
@@ -144,9 +172,17 @@ async fn reference_mcp_server_works_in_a_sandbox() {
     let servers = McpServers::new(vec![server], Vec::new(), BUDGET, &[]);
     let offer = servers.offer(Some(&sandbox)).await;
     assert_eq!(offer.failures, []);
-    assert_eq!(call(&servers, "echo", json!({"message": "inside"})).await.content, "Echo: inside");
+    assert_eq!(
+        call(&servers, "echo", json!({"message": "inside"}))
+            .await
+            .content,
+        "Echo: inside"
+    );
     let image = call(&servers, "get-tiny-image", json!({})).await;
-    assert!(matches!(&image.kind, ObservationKind::Mcp(mcp) if mcp.image_urls.len() == 1), "{image:?}");
+    assert!(
+        matches!(&image.kind, ObservationKind::Mcp(mcp) if mcp.image_urls.len() == 1),
+        "{image:?}"
+    );
     servers.shut_down().await;
     removed(&backend, sandbox).await;
 }

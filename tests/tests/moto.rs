@@ -14,8 +14,7 @@ use crate::pypi::packages;
 
 const REQUIREMENTS: &str = include_str!("../moto.txt");
 
-const AUTHORIZATION: &str =
-    "AWS4-HMAC-SHA256 Credential=id/20261001/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+const AUTHORIZATION: &str = "AWS4-HMAC-SHA256 Credential=id/20261001/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
 
 const PREFIX: &str = "some/prefix";
 
@@ -30,8 +29,8 @@ pub(crate) struct Moto {
 }
 
 impl Moto {
-    /// Creates a bucket on the server of `cargo ci test`, or starts one. `None`, and the test is skipped, if it is not installed
-    /// on a developer's machine.
+    /// Creates a bucket on the server of `cargo ci test`, or starts one. `None`, and the test is
+    /// skipped, if it is not installed on a developer's machine.
     pub(crate) async fn start() -> Option<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let (url, server) = match std::env::var(SHARED_SERVER_VARIABLE) {
@@ -44,9 +43,22 @@ impl Moto {
         let url: Url = url.parse().unwrap();
         let proxy = TcpProxy::to(url.port().unwrap()).await;
         let tls = tls::http_client("http").unwrap();
-        let client = reqwest::Client::builder().tls_backend_preconfigured(tls).build().unwrap();
-        let bucket = format!("bucket-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let moto = Self { url, bucket, proxy, client, _server: server };
+        let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
+            .build()
+            .unwrap();
+        let bucket = format!(
+            "bucket-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
+        let moto = Self {
+            url,
+            bucket,
+            proxy,
+            client,
+            _server: server,
+        };
         moto.send(reqwest::Method::PUT, "", Vec::new()).await;
         Some(moto)
     }
@@ -71,16 +83,28 @@ impl Moto {
         S3Options {
             bucket: self.bucket.clone(),
             prefix: PREFIX.to_owned(),
-            variables: variables.map(|(name, value)| (name, SecretString::from(value))).into(),
+            variables: variables
+                .map(|(name, value)| (name, SecretString::from(value)))
+                .into(),
         }
     }
 
-    /// Sends a request about the bucket or an object, and returns the body of the response. The server does not check signatures.
+    /// Sends a request about the bucket or an object, and returns the body of the response. The
+    /// server does not check signatures.
     async fn send(&self, method: reqwest::Method, object: &str, body: Vec<u8>) -> Vec<u8> {
         let url = self.url.join(&format!("{}{object}", self.bucket)).unwrap();
-        let request = self.client.request(method, url).header("authorization", AUTHORIZATION);
+        let request = self
+            .client
+            .request(method, url)
+            .header("authorization", AUTHORIZATION);
         let response = request.body(body).send().await.unwrap();
-        response.error_for_status().unwrap().bytes().await.unwrap().to_vec()
+        response
+            .error_for_status()
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap()
+            .to_vec()
     }
 }
 
@@ -91,26 +115,47 @@ impl BlobPlace for Moto {
     }
 
     async fn names(&self) -> Vec<String> {
-        let list = self.send(reqwest::Method::GET, "?list-type=2", Vec::new()).await;
+        let list = self
+            .send(reqwest::Method::GET, "?list-type=2", Vec::new())
+            .await;
         let list = String::from_utf8(list).unwrap();
         assert!(list.contains("<IsTruncated>false</IsTruncated>"), "{list}");
-        let keys = list.split("<Key>").skip(1).map(|rest| rest.split_once("</Key>").unwrap().0);
-        let mut names: Vec<_> =
-            keys.map(|key| key.strip_prefix(&format!("{PREFIX}/")).unwrap().to_owned()).collect();
+        let keys = list
+            .split("<Key>")
+            .skip(1)
+            .map(|rest| rest.split_once("</Key>").unwrap().0);
+        let mut names: Vec<_> = keys
+            .map(|key| key.strip_prefix(&format!("{PREFIX}/")).unwrap().to_owned())
+            .collect();
         names.sort();
         names
     }
 
     async fn read(&self, name: &str) -> Vec<u8> {
-        self.send(reqwest::Method::GET, &format!("/{PREFIX}/{name}"), Vec::new()).await
+        self.send(
+            reqwest::Method::GET,
+            &format!("/{PREFIX}/{name}"),
+            Vec::new(),
+        )
+        .await
     }
 
     async fn write(&self, name: &str, content: &[u8]) {
-        self.send(reqwest::Method::PUT, &format!("/{PREFIX}/{name}"), content.to_owned()).await;
+        self.send(
+            reqwest::Method::PUT,
+            &format!("/{PREFIX}/{name}"),
+            content.to_owned(),
+        )
+        .await;
     }
 
     async fn delete(&self, name: &str) {
-        self.send(reqwest::Method::DELETE, &format!("/{PREFIX}/{name}"), Vec::new()).await;
+        self.send(
+            reqwest::Method::DELETE,
+            &format!("/{PREFIX}/{name}"),
+            Vec::new(),
+        )
+        .await;
     }
 
     fn set_available(&self, is_available: bool) {

@@ -20,7 +20,10 @@ async fn user_workspace_is_used_and_never_removed() {
     let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
     run(&*sandbox, 1, "echo kept > file").await;
     remove(&backend, sandbox).await;
-    assert_eq!(std::fs::read_to_string(workspace.path().join("file")).unwrap(), "kept\n");
+    assert_eq!(
+        std::fs::read_to_string(workspace.path().join("file")).unwrap(),
+        "kept\n"
+    );
 
     spec.workspace = Some(workspace.path().join("missing"));
     let failed = error(backend.provider().create(&spec, &|_| {}).await).to_string();
@@ -34,9 +37,11 @@ async fn sweep_removes_only_unused_sandboxes() {
     let [kept, left] = [spec(&backend), spec(&backend)];
     let kept_sandbox = backend.provider().create(&kept, &|_| {}).await.unwrap();
     let left_sandbox = backend.provider().create(&left, &|_| {}).await.unwrap();
-    let swept = sweep(&provider, |summary| ready(summary.conversation.as_ref() == Some(&kept.conversation)))
-        .await
-        .unwrap();
+    let swept = sweep(&provider, |summary| {
+        ready(summary.conversation.as_ref() == Some(&kept.conversation))
+    })
+    .await
+    .unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
     assert_eq!(run(&*kept_sandbox, 1, "true").await.exit_code, 0);
@@ -51,17 +56,25 @@ async fn start_time_is_short() {
     let mut times = Vec::new();
     for _ in 0..15 {
         let started = Instant::now();
-        let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+        let sandbox = backend
+            .provider()
+            .create(&spec(&backend), &|_| {})
+            .await
+            .unwrap();
         let created = started.elapsed();
         assert_eq!(run(&*sandbox, 1, "true").await.exit_code, 0);
         times.push((started.elapsed(), created));
         remove(&backend, sandbox).await;
     }
     times.sort();
-    println!("create to first result: {:?} (created after {:?})", times[7].0, times[7].1);
+    println!(
+        "create to first result: {:?} (created after {:?})",
+        times[7].0, times[7].1
+    );
 }
 
-/// Streams that their clients abandon, as web pages do that are closed, break no other one and leave none open.
+/// Streams that their clients abandon, as web pages do that are closed, break no other one and
+/// leave none open.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn abandoned_streams_break_no_other_one() {
     use std::time::Duration;
@@ -75,10 +88,16 @@ async fn abandoned_streams_break_no_other_one() {
     const ABANDONED: usize = 3000;
     const AT_ONCE: usize = 500;
     let backend = LocalBackend::new().unwrap();
-    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let sandbox = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
     // A program that sends without end, and one that only waits.
-    let (endless, silent) =
-        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let (endless, silent) = (
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        TcpListener::bind("127.0.0.1:0").await.unwrap(),
+    );
     let [endless_port, silent_port] =
         [&endless, &silent].map(|listener| listener.local_addr().unwrap().port());
     tokio::spawn(async move {
@@ -94,12 +113,23 @@ async fn abandoned_streams_break_no_other_one() {
         }
     });
     let streams = sandbox.streams().unwrap();
-    let mut first = streams.open(&StreamTarget::Port(endless_port)).await.unwrap();
+    let mut first = streams
+        .open(&StreamTarget::Port(endless_port))
+        .await
+        .unwrap();
     let abandon = |number: usize| async move {
-        let port = if number.is_multiple_of(2) { endless_port } else { silent_port };
+        let port = if number.is_multiple_of(2) {
+            endless_port
+        } else {
+            silent_port
+        };
         let target = StreamTarget::Port(port);
         // Some are abandoned before they are open.
-        let opened = timeout(Duration::from_micros(37 * (number as u64 % 100)), streams.open(&target)).await;
+        let opened = timeout(
+            Duration::from_micros(37 * (number as u64 % 100)),
+            streams.open(&target),
+        )
+        .await;
         if let Ok(Ok(mut stream)) = opened {
             stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
         }
@@ -108,8 +138,17 @@ async fn abandoned_streams_break_no_other_one() {
         join_all((0..AT_ONCE).map(|number| abandon(round * AT_ONCE + number))).await;
     }
     let mut buffer = [0; 4096];
-    for stream in [&mut first, &mut streams.open(&StreamTarget::Port(endless_port)).await.unwrap()] {
-        timeout(Duration::from_secs(10), stream.read_exact(&mut buffer)).await.unwrap().unwrap();
+    for stream in [
+        &mut first,
+        &mut streams
+            .open(&StreamTarget::Port(endless_port))
+            .await
+            .unwrap(),
+    ] {
+        timeout(Duration::from_secs(10), stream.read_exact(&mut buffer))
+            .await
+            .unwrap()
+            .unwrap();
     }
     remove(&backend, sandbox).await;
 }

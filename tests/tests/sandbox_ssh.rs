@@ -21,27 +21,44 @@ tests::sandbox_contract!(SshBackend::new());
 mod without_sockets {
     use super::{SshBackend, SshdOptions};
     fn backend() -> Option<SshBackend> {
-        SshBackend::with(&SshdOptions { settings: "AllowStreamLocalForwarding no", ..SshdOptions::default() })
+        SshBackend::with(&SshdOptions {
+            settings: "AllowStreamLocalForwarding no",
+            ..SshdOptions::default()
+        })
     }
     tests::sandbox_contract!(backend());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_connection_uploads_nothing() {
-    let Some(backend) = SshBackend::new() else { return };
-    let first = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
+    let first = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
     remove(&backend, first).await;
     let folder = backend.sshd.home().join(".glovebox/bin");
     let files = || {
-        let files = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap());
-        files.map(|file| (file.file_name(), file.metadata().unwrap().ino())).collect::<Vec<_>>()
+        let files = std::fs::read_dir(&folder)
+            .unwrap()
+            .map(|file| file.unwrap());
+        files
+            .map(|file| (file.file_name(), file.metadata().unwrap().ino()))
+            .collect::<Vec<_>>()
     };
     let uploaded = files();
     assert_eq!(uploaded.len(), 1, "{uploaded:?}");
     // Nothing can be uploaded from now on.
     chown(&folder, Some(0), Some(UID)).unwrap();
     std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o750)).unwrap();
-    let second = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let second = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
     assert_eq!(run(&*second, 1, "echo again").await.content.trim(), "again");
     remove(&backend, second).await;
     assert_eq!(files(), uploaded);
@@ -49,25 +66,45 @@ async fn second_connection_uploads_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn damaged_server_file_is_uploaded_again() {
-    let Some(backend) = SshBackend::new() else { return };
-    let first = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
+    let first = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
     remove(&backend, first).await;
-    let file =
-        std::fs::read_dir(backend.sshd.home().join(".glovebox/bin")).unwrap().next().unwrap().unwrap().path();
+    let file = std::fs::read_dir(backend.sshd.home().join(".glovebox/bin"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let whole = std::fs::read(&file).unwrap();
     std::fs::write(&file, whole.get(..1000).unwrap()).unwrap();
-    let second = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let second = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
     remove(&backend, second).await;
     assert!(std::fs::read(&file).unwrap() == whole);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_is_uploaded_by_a_command_without_sftp() {
-    let Some(backend) = SshBackend::with(&SshdOptions { without_sftp: true, ..SshdOptions::default() })
-    else {
+    let Some(backend) = SshBackend::with(&SshdOptions {
+        without_sftp: true,
+        ..SshdOptions::default()
+    }) else {
         return;
     };
-    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let sandbox = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
     assert_eq!(run(&*sandbox, 1, "echo far").await.content.trim(), "far");
     remove(&backend, sandbox).await;
     let files = std::fs::read_dir(backend.sshd.home().join(".glovebox/bin")).unwrap();
@@ -76,12 +113,17 @@ async fn server_is_uploaded_by_a_command_without_sftp() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_sandboxes_share_one_connection_and_one_upload() {
-    let Some(backend) = SshBackend::new() else { return };
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
     let provider = backend.provider();
     let specs: Vec<_> = (0..12).map(|_| spec(&backend)).collect();
     let starts = specs.iter().map(|spec| async {
         let sandbox = provider.create(spec, &|_| {}).await.unwrap();
-        assert_eq!(run(&*sandbox, 1, "echo $PWD").await.content.trim(), sandbox.lease().working_dir);
+        assert_eq!(
+            run(&*sandbox, 1, "echo $PWD").await.content.trim(),
+            sandbox.lease().working_dir
+        );
         sandbox
     });
     let sandboxes = futures_util::future::join_all(starts).await;
@@ -89,7 +131,10 @@ async fn many_sandboxes_share_one_connection_and_one_upload() {
     assert_eq!(provider.list().await.unwrap().len(), sandboxes.len());
     for sandbox in sandboxes {
         provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
-        assert_eq!(backend.remains(&sandbox.lease().sandbox_id).await, Vec::<String>::new());
+        assert_eq!(
+            backend.remains(&sandbox.lease().sandbox_id).await,
+            Vec::<String>::new()
+        );
     }
     assert!(provider.list().await.unwrap().is_empty());
 }
@@ -97,12 +142,22 @@ async fn many_sandboxes_share_one_connection_and_one_upload() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_are_queued_when_the_host_limits_them() {
     let settings = "MaxSessions 2";
-    let Some(backend) = SshBackend::with(&SshdOptions { settings, ..SshdOptions::default() }) else { return };
+    let Some(backend) = SshBackend::with(&SshdOptions {
+        settings,
+        ..SshdOptions::default()
+    }) else {
+        return;
+    };
     let provider = backend.provider();
     let specs: Vec<_> = (0..4).map(|_| spec(&backend)).collect();
-    let starts = specs.iter().map(|spec| async { provider.create(spec, &|_| {}).await.unwrap() });
+    let starts = specs
+        .iter()
+        .map(|spec| async { provider.create(spec, &|_| {}).await.unwrap() });
     for sandbox in futures_util::future::join_all(starts).await {
-        assert_eq!(run(&*sandbox, 1, "echo there").await.content.trim(), "there");
+        assert_eq!(
+            run(&*sandbox, 1, "echo there").await.content.trim(),
+            "there"
+        );
         remove(&backend, sandbox).await;
     }
     let refused = backend.sshd.log().matches("no more sessions").count();
@@ -111,7 +166,9 @@ async fn sessions_are_queued_when_the_host_limits_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn remote_workspace_is_used_and_never_removed() {
-    let Some(backend) = SshBackend::new() else { return };
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
     let workspace = backend.sshd.home().join("it's a $(project)");
     std::fs::create_dir(&workspace).unwrap();
     chown(&workspace, Some(UID), Some(UID)).unwrap();
@@ -124,24 +181,39 @@ async fn remote_workspace_is_used_and_never_removed() {
         remove(&backend, sandbox).await;
         let file = workspace.join("file");
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept\n");
-        assert_eq!((file.metadata().unwrap().uid(), file.metadata().unwrap().mode() & 0o777), (UID, 0o644));
+        assert_eq!(
+            (
+                file.metadata().unwrap().uid(),
+                file.metadata().unwrap().mode() & 0o777
+            ),
+            (UID, 0o644)
+        );
     }
-    for (named, reason) in
-        [("/etc", "cannot use the workspace"), ("~/missing", "missing"), ("relative", "begin with")]
-    {
+    for (named, reason) in [
+        ("/etc", "cannot use the workspace"),
+        ("~/missing", "missing"),
+        ("relative", "begin with"),
+    ] {
         spec.workspace = Some(named.into());
         let failed = error(backend.provider().create(&spec, &|_| {}).await);
         assert!(matches!(&failed, SandboxError::Start { .. }), "{failed}");
-        assert!(failed.to_string().contains(named) && failed.to_string().contains(reason), "{failed}");
+        assert!(
+            failed.to_string().contains(named) && failed.to_string().contains(reason),
+            "{failed}"
+        );
     }
     assert!(backend.provider().list().await.unwrap().is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sweep_removes_only_our_sandboxes_that_are_unused() {
-    let Some(backend) = SshBackend::new() else { return };
-    let other =
-        SshProvider::new(SshConfig { secret: HostSecret::new([8; 32]), ..backend.config(backend.server()) });
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
+    let other = SshProvider::new(SshConfig {
+        secret: HostSecret::new([8; 32]),
+        ..backend.config(backend.server())
+    });
     let provider = backend.provider();
     let [mut kept, used, unused, others] = [(); 4].map(|()| spec(&backend));
     kept.lifetime = Lifetime::UntilRemoved;
@@ -154,13 +226,19 @@ async fn sweep_removes_only_our_sandboxes_that_are_unused() {
     assert!(
         listed
             .iter()
-            .all(|summary| summary.condition == SandboxState::Running && summary.created_at.is_some())
+            .all(|summary| summary.condition == SandboxState::Running
+                && summary.created_at.is_some())
     );
 
-    let swept = sweep(&*provider, |summary| ready(summary.conversation.as_ref() == Some(&used.conversation)))
-        .await
-        .unwrap();
-    assert_eq!(swept, [format!("glovebox-{}", unused.conversation).parse().unwrap()]);
+    let swept = sweep(&*provider, |summary| {
+        ready(summary.conversation.as_ref() == Some(&used.conversation))
+    })
+    .await
+    .unwrap();
+    assert_eq!(
+        swept,
+        [format!("glovebox-{}", unused.conversation).parse().unwrap()]
+    );
     let taken = error(provider.create(&others, &|_| {}).await).to_string();
     assert!(taken.contains("belongs to another installation"), "{taken}");
     assert_eq!(run(&*theirs, 1, "echo there").await.content.trim(), "there");
@@ -176,16 +254,31 @@ async fn sweep_removes_only_our_sandboxes_that_are_unused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sockets_are_outside_of_a_home_with_a_long_path() {
-    let name = "a-home-folder-whose-path-is-so-long-that-no-socket-below-it-can-be-listened-to-by-anyone";
-    let Some(backend) = SshBackend::with(&SshdOptions { home_name: Some(name), ..SshdOptions::default() })
-    else {
+    let name =
+        "a-home-folder-whose-path-is-so-long-that-no-socket-below-it-can-be-listened-to-by-anyone";
+    let Some(backend) = SshBackend::with(&SshdOptions {
+        home_name: Some(name),
+        ..SshdOptions::default()
+    }) else {
         return;
     };
-    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
-    let folder = backend.sshd.home().join(".glovebox/sandboxes").join(sandbox.lease().sandbox_id.as_str());
-    let elsewhere = std::path::PathBuf::from(std::fs::read_to_string(folder.join("at")).unwrap().trim());
+    let sandbox = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
+    let folder = backend
+        .sshd
+        .home()
+        .join(".glovebox/sandboxes")
+        .join(sandbox.lease().sandbox_id.as_str());
+    let elsewhere =
+        std::path::PathBuf::from(std::fs::read_to_string(folder.join("at")).unwrap().trim());
     assert_eq!(elsewhere.metadata().unwrap().mode() & 0o777, 0o700);
-    assert_eq!(elsewhere.join("s").metadata().unwrap().mode() & 0o777, 0o600);
+    assert_eq!(
+        elsewhere.join("s").metadata().unwrap().mode() & 0o777,
+        0o600
+    );
     let found = backend.provider().attach(sandbox.lease()).await.unwrap();
     assert_eq!(run(&*found, 1, "echo far").await.content.trim(), "far");
     remove(&backend, sandbox).await;
@@ -194,23 +287,45 @@ async fn sockets_are_outside_of_a_home_with_a_long_path() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn key_is_hidden_in_the_sandbox_and_socket_is_the_users() {
-    let Some(backend) = SshBackend::new() else { return };
-    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
-    // The server's own memory and descriptors are closed to everyone; a key has 64 hexadecimal digits.
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
+    let sandbox = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
+    // The server's own memory and descriptors are closed to everyone; a key has 64 hexadecimal
+    // digits.
     let search = "for p in /proc/[0-9]*; do [ -O $p ] && cat $p/environ $p/cmdline; done 2>/dev/null | tr '\\0' '\\n' \
                   | grep -cE '^[0-9a-f]{64}$'; grep -rlE '[0-9a-f]{64}' ~/.glovebox/sandboxes; env | grep ^SSH_";
     assert_eq!(run(&*sandbox, 1, search).await.content.trim(), "0");
-    let folder = backend.sshd.home().join(".glovebox/sandboxes").join(sandbox.lease().sandbox_id.as_str());
+    let folder = backend
+        .sshd
+        .home()
+        .join(".glovebox/sandboxes")
+        .join(sandbox.lease().sandbox_id.as_str());
     let modes = [&folder, &folder.join("s")].map(|path| path.metadata().unwrap().mode() & 0o777);
     assert_eq!(modes, [0o700, 0o600]);
-    assert_eq!(backend.provider().monitoring().unwrap().logs(&sandbox.lease().sandbox_id).await.unwrap(), "");
+    assert_eq!(
+        backend
+            .provider()
+            .monitoring()
+            .unwrap()
+            .logs(&sandbox.lease().sandbox_id)
+            .await
+            .unwrap(),
+        ""
+    );
     remove(&backend, sandbox).await;
 }
 
 /// A dropped provider closes its connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_ends_when_the_provider_is_dropped() {
-    let Some(backend) = SshBackend::new() else { return };
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
     let provider = backend.provider();
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
@@ -222,5 +337,7 @@ async fn connection_ends_when_the_provider_is_dropped() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(10), ended).await.expect("the connection ends");
+    tokio::time::timeout(Duration::from_secs(10), ended)
+        .await
+        .expect("the connection ends");
 }

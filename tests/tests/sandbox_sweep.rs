@@ -8,9 +8,21 @@ use tests::sandbox_contract::docker::DockerBackend;
 
 /// Starts an agent and waits until its command runs.
 fn start_run(home: &Home, runtime: &[&str]) -> (RunningProgram, String) {
-    let model = home.script(&json!([bash("echo started > started; sleep 1044"), finish()]));
+    let model = home.script(&json!([
+        bash("echo started > started; sleep 1044"),
+        finish()
+    ]));
     let workspace = home.workspace();
-    let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model, "-d", workspace.to_str().unwrap()];
+    let mut arguments = vec![
+        "run",
+        "--json",
+        "-t",
+        "work",
+        "-l",
+        &model,
+        "-d",
+        workspace.to_str().unwrap(),
+    ];
     arguments.extend(runtime);
     let mut run = home.start(&mut home.glovebox(&arguments));
     let id = run.conversation();
@@ -24,7 +36,9 @@ fn sandboxes(home: &Home, runtime: &[&str]) -> usize {
     let mut arguments = vec!["sandbox", "ls", "--json"];
     arguments.extend(&runtime[..2]);
     let listed = home.run(&arguments).expect(0);
-    serde_json::from_str::<Vec<Value>>(&listed.stdout).unwrap().len()
+    serde_json::from_str::<Vec<Value>>(&listed.stdout)
+        .unwrap()
+        .len()
 }
 
 fn exec(home: &Home, runtime: &[&str], close_delay: &str) {
@@ -32,7 +46,13 @@ fn exec(home: &Home, runtime: &[&str], close_delay: &str) {
     arguments.extend(runtime);
     arguments.extend(["--", "true"]);
     let mut command = home.glovebox(&arguments);
-    assert!(command.env("SANDBOX_CLOSE_DELAY", close_delay).status().unwrap().success());
+    assert!(
+        command
+            .env("SANDBOX_CLOSE_DELAY", close_delay)
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 fn sandbox_of_a_killed_run_is_removed(runtime: &[&str]) {
@@ -60,7 +80,10 @@ fn finished_conversation_loses_its_sandbox(runtime: &[&str]) {
     let mut run = home.start(&mut home.glovebox(&arguments));
     run.conversation();
     wait_until("the conversation is finished", || {
-        let list = home.run(&["conversations", "ls", "--json"]).expect(0).stdout;
+        let list = home
+            .run(&["conversations", "ls", "--json"])
+            .expect(0)
+            .stdout;
         serde_json::from_str::<Value>(&list).unwrap()[0]["agent_state"] == "finished"
     });
     exec(&home, runtime, "3600");
@@ -91,12 +114,18 @@ fn sandbox_of_a_killed_exec_is_removed(runtime: &[&str]) {
 
 /// A sandbox that outlives its run is found again with its processes.
 fn sandbox_is_kept_when_configured(home: &Home, runtime: &[&str], pause: &str) {
-    let model =
-        home.script(&json!([bash("sleep 1045 & color=green"), finish(), bash("echo $color"), finish()]));
+    let model = home.script(&json!([
+        bash("sleep 1045 & color=green"),
+        finish(),
+        bash("echo $color"),
+        finish()
+    ]));
     let mut arguments = vec!["run", "--json", "-t", "work", "-l", &model];
     arguments.extend(runtime);
     let keep = |command: &mut Command| {
-        command.env("SANDBOX_KEEP_RUNTIME_ALIVE", "true").env("SANDBOX_PAUSE_CLOSED_RUNTIMES", pause);
+        command
+            .env("SANDBOX_KEEP_RUNTIME_ALIVE", "true")
+            .env("SANDBOX_PAUSE_CLOSED_RUNTIMES", pause);
     };
     let mut run = home.glovebox(&arguments);
     keep(&mut run);
@@ -105,12 +134,27 @@ fn sandbox_is_kept_when_configured(home: &Home, runtime: &[&str], pause: &str) {
     run.end().expect(0);
     let mut exec = home.glovebox(&[&["exec"], runtime, &["--", "true"]].concat());
     keep(&mut exec);
-    assert!(exec.env("SANDBOX_CLOSE_DELAY", "0").status().unwrap().success());
+    assert!(
+        exec.env("SANDBOX_CLOSE_DELAY", "0")
+            .status()
+            .unwrap()
+            .success()
+    );
     assert_eq!(sandboxes(home, runtime), 1);
 
-    let resumed = home.run(&["resume", &id, "--json", "-t", "go on"]).expect(0).events();
-    let ran = resumed.iter().find(|event| event["observation"] == "run").unwrap();
-    assert_eq!(ran["content"].as_str().unwrap().trim_end(), "green", "the same shell");
+    let resumed = home
+        .run(&["resume", &id, "--json", "-t", "go on"])
+        .expect(0)
+        .events();
+    let ran = resumed
+        .iter()
+        .find(|event| event["observation"] == "run")
+        .unwrap();
+    assert_eq!(
+        ran["content"].as_str().unwrap().trim_end(),
+        "green",
+        "the same shell"
+    );
     assert_eq!(sandboxes(home, runtime), 0);
     home.assert_nothing_runs();
 }
@@ -160,7 +204,11 @@ fn sandbox_of_a_killed_exec_is_removed_on_docker() {
 fn sandbox_is_kept_when_configured_on_docker() {
     for pause in ["true", "false"] {
         if let Some(image) = DockerBackend::debian_image() {
-            sandbox_is_kept_when_configured(&Home::new(), &["--runtime", "docker", "--image", &image], pause);
+            sandbox_is_kept_when_configured(
+                &Home::new(),
+                &["--runtime", "docker", "--image", &image],
+                pause,
+            );
         }
     }
 }

@@ -6,8 +6,14 @@ mod folder {
     use tests::store_contract::blobs::{FolderPlace, WithBlobs};
     use tests::store_contract::sqlite::SqliteBackend;
 
-    tests::store_contract!(Some(WithBlobs::all(SqliteBackend::new(), FolderPlace::new())));
-    tests::blob_contract!(Some(WithBlobs::large(SqliteBackend::new(), FolderPlace::new())));
+    tests::store_contract!(Some(WithBlobs::all(
+        SqliteBackend::new(),
+        FolderPlace::new()
+    )));
+    tests::blob_contract!(Some(WithBlobs::large(
+        SqliteBackend::new(),
+        FolderPlace::new()
+    )));
 }
 
 mod s3 {
@@ -68,7 +74,9 @@ mod places {
     use storage::{BlobStore, S3Options};
     use tests::store_contract::blobs::{FolderPlace, WithBlobs};
     use tests::store_contract::sqlite::SqliteBackend;
-    use tests::store_contract::{SqlBackend as _, StoreBackend as _, conversation, event, event_with, log};
+    use tests::store_contract::{
+        SqlBackend as _, StoreBackend as _, conversation, event, event_with, log,
+    };
 
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o777
@@ -84,8 +92,17 @@ mod places {
         store.append(&a, &[event(0)]).await.unwrap();
         assert_eq!((mode(&path), mode(&path.join("a"))), (0o700, 0o700));
         // As a process leaves it that is killed while it writes.
-        let name = fs::read_dir(path.join("a")).unwrap().next().unwrap().unwrap().file_name();
-        fs::write(path.join("a").join(format!("{}#1", name.to_str().unwrap())), "half of").unwrap();
+        let name = fs::read_dir(path.join("a"))
+            .unwrap()
+            .next()
+            .unwrap()
+            .unwrap()
+            .file_name();
+        fs::write(
+            path.join("a").join(format!("{}#1", name.to_str().unwrap())),
+            "half of",
+        )
+        .unwrap();
         store.append(&a, &[event(1)]).await.unwrap();
         assert_eq!(log(&*store, &a).await, [event(0), event(1)]);
         store.remove(&a).await.unwrap();
@@ -98,18 +115,35 @@ mod places {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = tokio::spawn(async move { axum::serve(listener, full).await });
-        let variables =
-            [("AWS_ENDPOINT_URL", url.as_str()), ("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "x")];
+        let variables = [
+            ("AWS_ENDPOINT_URL", url.as_str()),
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "x"),
+        ];
         let blobs = BlobStore::s3(&S3Options {
             bucket: "bucket".to_owned(),
             prefix: String::new(),
-            variables: variables.map(|(name, value)| (name, SecretString::from(value))).into(),
+            variables: variables
+                .map(|(name, value)| (name, SecretString::from(value)))
+                .into(),
         });
         let backend = SqliteBackend::new();
         let store = backend.open_with_blobs(blobs.unwrap()).await;
         let a = conversation("a");
-        let error = store.append(&a, &[event_with(0, &"large ".repeat(20_000))]).await.unwrap_err();
-        assert!(matches!(error, StoreError::Full { operation: "store a blob", .. }), "{error:?}");
+        let error = store
+            .append(&a, &[event_with(0, &"large ".repeat(20_000))])
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(
+                error,
+                StoreError::Full {
+                    operation: "store a blob",
+                    ..
+                }
+            ),
+            "{error:?}"
+        );
         store.append(&a, &[event(0)]).await.unwrap();
         assert_eq!(log(&*store, &a).await, [event(0)]);
         serving.abort();
@@ -134,7 +168,16 @@ mod command_line {
     /// Runs a conversation with a message and returns its id.
     fn start(home: &Home, message: &str, options: &[&str], environment: &[(&str, &str)]) -> String {
         let model = home.script(&json!([finish()]));
-        let arguments = ["run", "--json", "--runtime", "local", "-t", message, "-l", &model];
+        let arguments = [
+            "run",
+            "--json",
+            "--runtime",
+            "local",
+            "-t",
+            message,
+            "-l",
+            &model,
+        ];
         run(home, &[&arguments, options].concat(), environment).expect(0);
         home.conversations().remove(0)
     }
@@ -149,19 +192,31 @@ mod command_line {
         ] {
             let id = start(&home, &message, options, &[]);
             assert!(folder.join(&id).read_dir().unwrap().count() > 0);
-            let export = home.run(&[&["conversations", "export", &id], options].concat()).expect(0).stdout;
+            let export = home
+                .run(&[&["conversations", "export", &id], options].concat())
+                .expect(0)
+                .stdout;
             assert!(export.contains(&message));
-            home.run(&[&["conversations", "rm", &id], options].concat()).expect(0);
+            home.run(&[&["conversations", "rm", &id], options].concat())
+                .expect(0);
             assert_eq!(folder.read_dir().unwrap().count(), 0);
         }
-        let error = home.run(&["conversations", "ls", "--blobs", "gs://bucket"]).expect(2).stderr;
-        assert!(error.contains("blobs must be a folder or s3://BUCKET/PREFIX"), "{error}");
+        let error = home
+            .run(&["conversations", "ls", "--blobs", "gs://bucket"])
+            .expect(2)
+            .stderr;
+        assert!(
+            error.contains("blobs must be a folder or s3://BUCKET/PREFIX"),
+            "{error}"
+        );
         home.assert_nothing_runs();
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn large_message_is_in_s3() {
-        let Some(moto) = Moto::start().await else { return };
+        let Some(moto) = Moto::start().await else {
+            return;
+        };
         let home = Home::new();
         let (endpoint, place) = (moto.endpoint(), moto.place());
         let environment = [
@@ -178,7 +233,9 @@ mod command_line {
             "{names:?}"
         );
         assert!(!home.path().join(".glovebox/blobs").exists());
-        let export = run(&home, &["conversations", "export", &id], &environment).expect(0).stdout;
+        let export = run(&home, &["conversations", "export", &id], &environment)
+            .expect(0)
+            .stdout;
         assert!(export.contains(&message));
         run(&home, &["conversations", "rm", &id], &environment).expect(0);
         assert_eq!(moto.names().await, [""; 0]);

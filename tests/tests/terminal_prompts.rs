@@ -10,7 +10,10 @@ use tests::terminal::TestTerminal;
 /// Returns a home in which every action requires approval.
 fn asking_home() -> Home {
     let home = Home::new();
-    home.write("asks.toml", "[security]\nconfirmation_policy = \"always\"\n");
+    home.write(
+        "asks.toml",
+        "[security]\nconfirmation_policy = \"always\"\n",
+    );
     home
 }
 
@@ -32,7 +35,9 @@ fn resume(home: &Home, id: &str) -> Command {
 /// Returns the log of the latest conversation.
 fn log(home: &Home) -> Vec<Value> {
     let id = &home.conversations()[0];
-    home.run(&["conversations", "show", id, "--json"]).expect(0).events()
+    home.run(&["conversations", "show", id, "--json"])
+        .expect(0)
+        .events()
 }
 
 fn select_events<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Value> {
@@ -43,15 +48,20 @@ fn select_events<'a>(events: &'a [Value], key: &str, kind: &str) -> Vec<&'a Valu
 fn approval_prompt_ignores_input_typed_before_it() {
     let home = asking_home();
     let file = home.workspace().join("note");
-    let text =
-        (1..=40).map(|line| format!("line {line}\n")).collect::<String>() + "hidden\u{202e}\u{9b}\x1b[2J\n";
+    let text = (1..=40)
+        .map(|line| format!("line {line}\n"))
+        .collect::<String>()
+        + "hidden\u{202e}\u{9b}\x1b[2J\n";
     let create = json!({"command": "create", "path": file, "file_text": text});
-    let mut terminal =
-        TestTerminal::start(&run(&home, &json!([tool_call("str_replace_editor", &create), finish()])));
+    let mut terminal = TestTerminal::start(&run(
+        &home,
+        &json!([tool_call("str_replace_editor", &create), finish()]),
+    ));
     // Typed before the prompt.
     terminal.type_text("y\nyes\ny");
-    let prompt =
-        terminal.wait_for("approve? [y]es, [n]o, [a]lways edits at this risk in this conversation, [s]top: ");
+    let prompt = terminal.wait_for(
+        "approve? [y]es, [n]o, [a]lways edits at this risk in this conversation, [s]top: ",
+    );
     for part in [
         &format!("approval needed: create {} (41 lines)", file.display()),
         "+ line 1\r\n",
@@ -86,7 +96,10 @@ fn approval_prompt_shows_the_reason_of_the_policy() {
     );
     let mut terminal = TestTerminal::start(&run(&home, &json!([bash("rm -f x"), finish()])));
     let prompt = terminal.wait_for("approve?");
-    assert!(prompt.contains("$ rm -f x\r\n  risk: high: it deletes\r\n"), "{prompt}");
+    assert!(
+        prompt.contains("$ rm -f x\r\n  risk: high: it deletes\r\n"),
+        "{prompt}"
+    );
     terminal.type_text("s\n");
     terminal.wait_for_end(130);
     home.assert_nothing_runs();
@@ -95,7 +108,8 @@ fn approval_prompt_shows_the_reason_of_the_policy() {
 #[test]
 fn rejection_prompts_for_a_reason_and_the_next_message() {
     let home = asking_home();
-    let mut terminal = TestTerminal::start(&run(&home, &json!([bash("one"), bash("two"), finish()])));
+    let mut terminal =
+        TestTerminal::start(&run(&home, &json!([bash("one"), bash("two"), finish()])));
     terminal.wait_for("approve?");
     terminal.type_text("No\n");
     terminal.wait_for("reason for the agent");
@@ -109,10 +123,15 @@ fn rejection_prompts_for_a_reason_and_the_next_message() {
     terminal.wait_for_end(0);
     let log = log(&home);
     let rejected = select_events(&log, "observation", "user_rejected");
-    assert_eq!(rejected[0]["content"], "The user rejected the action: too slow");
+    assert_eq!(
+        rejected[0]["content"],
+        "The user rejected the action: too slow"
+    );
     assert_eq!(rejected[1]["content"], "The user rejected the action.");
-    let contents: Vec<_> =
-        select_events(&log, "action", "message").iter().map(|event| &event["args"]["content"]).collect();
+    let contents: Vec<_> = select_events(&log, "action", "message")
+        .iter()
+        .map(|event| &event["args"]["content"])
+        .collect();
     assert_eq!(contents, ["work", "just finish"], "no other user message");
     home.assert_nothing_runs();
 }
@@ -132,7 +151,10 @@ fn typed_line_is_edited_before_it_is_sent() {
     terminal.wait_for_end(0);
     let log = log(&home);
     let messages = select_events(&log, "action", "message");
-    let user: Vec<_> = messages.iter().filter(|event| event["source"] == "user").collect();
+    let user: Vec<_> = messages
+        .iter()
+        .filter(|event| event["source"] == "user")
+        .collect();
     let contents: Vec<_> = user.iter().map(|event| &event["args"]["content"]).collect();
     assert_eq!(contents, ["work", "the first ne", "the first ne!"]);
     home.assert_nothing_runs();
@@ -147,7 +169,8 @@ fn end_of_input_leaves_the_question_open() {
     terminal.wait_for_end(4);
     // Without an editor, which needs a cursor that moves.
     for (answer, code) in [("\x04", 4), ("s\n", 130)] {
-        let mut terminal = TestTerminal::start(resume(&home, &home.conversations()[0]).env("TERM", "dumb"));
+        let mut terminal =
+            TestTerminal::start(resume(&home, &home.conversations()[0]).env("TERM", "dumb"));
         terminal.wait_for("approve?");
         terminal.type_text(answer);
         terminal.wait_for_end(code);
@@ -160,13 +183,28 @@ fn terminal_has_its_mode_back_after_a_signal_at_a_prompt() {
     let home = asking_home();
     let glovebox = run(&home, &json!([bash("one"), finish()]));
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "stty -a > before; \"$@\"; stty -a > after; cmp before after && echo same", "sh"]);
-    shell.arg(binary()).args(glovebox.get_args()).current_dir(home.path());
-    shell.envs(glovebox.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args([
+        "-c",
+        "stty -a > before; \"$@\"; stty -a > after; cmp before after && echo same",
+        "sh",
+    ]);
+    shell
+        .arg(binary())
+        .args(glovebox.get_args())
+        .current_dir(home.path());
+    shell.envs(
+        glovebox
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let mut terminal = TestTerminal::start(&shell);
     terminal.wait_for("approve?");
     let start = format!("{} run work ", binary().display());
-    let (id, _) = home.processes().into_iter().find(|(_, line)| line.starts_with(&start)).unwrap();
+    let (id, _) = home
+        .processes()
+        .into_iter()
+        .find(|(_, line)| line.starts_with(&start))
+        .unwrap();
     kill_process(Pid::from_raw(id).unwrap(), Signal::TERM).unwrap();
     terminal.wait_for("same\r\n");
     terminal.wait_for_end(0);
@@ -176,7 +214,8 @@ fn terminal_has_its_mode_back_after_a_signal_at_a_prompt() {
 #[test]
 fn question_of_the_agent_is_answered_at_the_terminal() {
     let home = Home::new();
-    let mut terminal = TestTerminal::start(&run(&home, &json!([{"text": "Which file?"}, finish()])));
+    let mut terminal =
+        TestTerminal::start(&run(&home, &json!([{"text": "Which file?"}, finish()])));
     terminal.wait_for("Which file?\r\n");
     terminal.wait_for("what should the agent do?");
     terminal.type_text("the first\n");
@@ -196,7 +235,10 @@ fn approval_of_a_command_survives_a_restart() {
     terminal.wait_for("approve?");
     terminal.type_text("a\n");
     let prompt = terminal.wait_for("approve?");
-    assert!(prompt.contains("$ echo other"), "the approved command is not asked about again: {prompt}");
+    assert!(
+        prompt.contains("$ echo other"),
+        "the approved command is not asked about again: {prompt}"
+    );
     terminal.type_text("s\n");
     terminal.wait_for_end(130);
     let id = home.conversations()[0].clone();
@@ -254,14 +296,32 @@ fn status_is_cleared_before_a_line_is_written() {
 #[test]
 fn input_typed_during_a_run_does_not_reach_the_shell() {
     let home = Home::new();
-    let glovebox =
-        run(&home, &json!([bash("touch started; until [ -e go ]; do sleep 0.05; done"), finish()]));
+    let glovebox = run(
+        &home,
+        &json!([
+            bash("touch started; until [ -e go ]; do sleep 0.05; done"),
+            finish()
+        ]),
+    );
     let mut shell = Command::new("/bin/sh");
-    shell.args(["-c", "\"$@\"; echo ended; read line; echo \"the shell got <$line>\"", "sh"]);
-    shell.arg(binary()).args(glovebox.get_args()).current_dir(home.path());
-    shell.envs(glovebox.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    shell.args([
+        "-c",
+        "\"$@\"; echo ended; read line; echo \"the shell got <$line>\"",
+        "sh",
+    ]);
+    shell
+        .arg(binary())
+        .args(glovebox.get_args())
+        .current_dir(home.path());
+    shell.envs(
+        glovebox
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let mut terminal = TestTerminal::start(&shell);
-    wait_until("the command runs", || home.workspace().join("started").exists());
+    wait_until("the command runs", || {
+        home.workspace().join("started").exists()
+    });
     terminal.type_text("rm -rf everything\nexit");
     // The echo shows that the terminal has received it.
     terminal.wait_for("rm -rf everything\r\nexit");
@@ -297,13 +357,21 @@ fn help_is_wrapped_at_the_width_of_the_terminal() {
     let home = Home::new();
     let mut terminal = TestTerminal::start(&home.glovebox(&["run", "--help"]));
     terminal.wait_for_end(0);
-    let help =
-        terminal.wait_for("--version").replace("\x1b[0m", "").replace("\x1b[1m", "").replace("\x1b[4m", "");
-    let longest = help.lines().map(|line| line.trim_end().chars().count()).max().unwrap();
+    let help = terminal
+        .wait_for("--version")
+        .replace("\x1b[0m", "")
+        .replace("\x1b[1m", "")
+        .replace("\x1b[4m", "");
+    let longest = help
+        .lines()
+        .map(|line| line.trim_end().chars().count())
+        .max()
+        .unwrap();
     assert!(longest <= 101, "{longest} columns in:\n{help}");
 }
 
-/// The terminal echoes `^C` behind the status, which must not reach the next line: there it would not be cleared.
+/// The terminal echoes `^C` behind the status, which must not reach the next line: there it would
+/// not be cleared.
 #[test]
 fn status_leaves_room_for_an_echoed_interrupt() {
     let home = Home::new();
@@ -311,7 +379,10 @@ fn status_leaves_room_for_an_echoed_interrupt() {
     terminal.wait_for("running in the sandbox (1s)");
     terminal.type_text("\u{3}");
     let shown = terminal.wait_for("resume with");
-    let drawn: Vec<_> = shown.split("\r\u{1b}[2K").filter(|text| text.contains("s) ")).collect();
+    let drawn: Vec<_> = shown
+        .split("\r\u{1b}[2K")
+        .filter(|text| text.contains("s) "))
+        .collect();
     assert!(!drawn.is_empty(), "{shown:?}");
     for text in drawn {
         let line = text.lines().next_back().unwrap();

@@ -3,8 +3,8 @@
 use serde_json::json;
 use tests::glovebox::{Home, bash, finish};
 
-/// All keys of the template, with its default values. Omitted is what TOML cannot express: `native_tool_calling = None`,
-/// and all alternative condensers but one.
+/// All keys of the template, with its default values. Omitted is what TOML cannot express:
+/// `native_tool_calling = None`, and all alternative condensers but one.
 const TEMPLATE: &str = r#"
 [core]
 workspace_base = "./workspace"
@@ -182,14 +182,29 @@ fn whole_template_runs_a_task() {
     let home = Home::new();
     home.write(".openhands/config.toml", TEMPLATE);
     let model = home.script(&json!([bash("echo template"), finish()]));
-    let run = ["run", "--json", "-t", "work", "--runtime", "local", "-l", &model];
+    let run = [
+        "run",
+        "--json",
+        "-t",
+        "work",
+        "--runtime",
+        "local",
+        "-l",
+        &model,
+    ];
     let ended = home.run(&run).expect(0);
-    assert!(
-        ended.events().iter().any(|event| event["content"].as_str().is_some_and(|text| text == "template"))
-    );
+    assert!(ended.events().iter().any(|event| {
+        event["content"]
+            .as_str()
+            .is_some_and(|text| text == "template")
+    }));
     assert!(!ended.stderr.contains("unknown"), "{}", ended.stderr);
     // The keys without effect, each with its replacement.
-    for part in ["core.run_as_openhands (", "sandbox.runtime_extra_deps (", "llm.custom_tokenizer ("] {
+    for part in [
+        "core.run_as_openhands (",
+        "sandbox.runtime_extra_deps (",
+        "llm.custom_tokenizer (",
+    ] {
         assert!(ended.stderr.contains(part), "{part} in: {}", ended.stderr);
     }
     assert!(home.path().join("workspace").is_dir());

@@ -11,8 +11,8 @@ use tests::sandbox_contract::docker::DockerBackend;
 
 use crate::skip::skip_without;
 
-/// Returns a home with a repository to clone, which has a branch `side` and V0's files. `None`, and the test is skipped,
-/// without git.
+/// Returns a home with a repository to clone, which has a branch `side` and V0's files. `None`, and
+/// the test is skipped, without git.
 fn home_with_origin(setup: &str) -> Option<Home> {
     if skip_without("git") {
         return None;
@@ -20,13 +20,19 @@ fn home_with_origin(setup: &str) -> Option<Home> {
     let home = Home::new();
     // An isolated sandbox does not see the repository in the home.
     home.write(".glovebox/config.toml", "[sandbox]\nunsafe_local = true\n");
-    home.write(".gitconfig", "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n");
+    home.write(
+        ".gitconfig",
+        "[user]\nname = t\nemail = t@t\n[init]\ndefaultBranch = main\n",
+    );
     std::fs::create_dir_all(home.path().join("origin/.openhands")).unwrap();
     home.write("origin/.openhands/setup.sh", setup);
     home.write("origin/.openhands/pre-commit.sh", "echo hook >> ../hooks\n");
-    for arguments in
-        [["init", "-q"].as_slice(), &["add", "."], &["commit", "-qm", "x"], &["checkout", "-qb", "side"]]
-    {
+    for arguments in [
+        ["init", "-q"].as_slice(),
+        &["add", "."],
+        &["commit", "-qm", "x"],
+        &["checkout", "-qb", "side"],
+    ] {
         git(&home, arguments);
     }
     home.write("origin/on-side", "");
@@ -42,7 +48,9 @@ fn git(home: &Home, arguments: &[&str]) {
 
 fn git_in(home: &Home, folder: &str, arguments: &[&str]) {
     let mut git = Command::new("git");
-    git.args(arguments).current_dir(home.path().join(folder)).env("HOME", home.path());
+    git.args(arguments)
+        .current_dir(home.path().join(folder))
+        .env("HOME", home.path());
     assert!(git.status().unwrap().success(), "{arguments:?}");
 }
 
@@ -77,10 +85,16 @@ fn origin(home: &Home) -> String {
 
 /// Returns the steps of the set-up, each with its observations.
 fn steps(events: &[Value]) -> Vec<(String, Vec<Value>)> {
-    let started = events.iter().filter(|event| event["action"] == "run" && event["source"] == "environment");
+    let started = events
+        .iter()
+        .filter(|event| event["action"] == "run" && event["source"] == "environment");
     started
         .map(|step| {
-            let ended = events.iter().filter(|event| event["cause"] == step["id"]).cloned().collect();
+            let ended = events
+                .iter()
+                .filter(|event| event["cause"] == step["id"])
+                .cloned()
+                .collect();
             (step["args"]["thought"].as_str().unwrap().to_owned(), ended)
         })
         .collect()
@@ -89,16 +103,23 @@ fn steps(events: &[Value]) -> Vec<(String, Vec<Value>)> {
 fn exit_codes(events: &[Value]) -> Vec<i64> {
     let code = |(thought, ended): (String, Vec<Value>)| {
         assert_eq!(ended.len(), 1, "{thought} has exactly one terminal event");
-        ended[0]["extras"]["metadata"]["exit_code"].as_i64().unwrap_or(-1)
+        ended[0]["extras"]["metadata"]["exit_code"]
+            .as_i64()
+            .unwrap_or(-1)
     };
     steps(events).into_iter().map(code).collect()
 }
 
 /// Returns the outputs of the agent's own commands.
 fn agent_outputs(events: &[Value]) -> Vec<String> {
-    let own = events.iter().filter(|event| event["action"] == "run" && event["source"] == "agent");
+    let own = events
+        .iter()
+        .filter(|event| event["action"] == "run" && event["source"] == "agent");
     own.map(|action| {
-        let ended = events.iter().find(|event| event["cause"] == action["id"]).unwrap();
+        let ended = events
+            .iter()
+            .find(|event| event["cause"] == action["id"])
+            .unwrap();
         ended["content"].as_str().unwrap().to_owned()
     })
     .collect()
@@ -106,9 +127,13 @@ fn agent_outputs(events: &[Value]) -> Vec<String> {
 
 /// Returns the id and the stored log of the only conversation.
 fn log(home: &Home) -> (String, Vec<Value>) {
-    let list: Value = serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
+    let list: Value =
+        serde_json::from_str(&home.run(&["conversations", "ls", "--json"]).stdout).unwrap();
     let id = list[0]["conversation_id"].as_str().unwrap().to_owned();
-    let events = home.run(&["conversations", "show", &id, "--json"]).expect(0).events();
+    let events = home
+        .run(&["conversations", "show", &id, "--json"])
+        .expect(0)
+        .events();
     (id, events)
 }
 
@@ -118,36 +143,59 @@ fn read(path: &Path) -> String {
 
 #[test]
 fn repository_is_cloned_and_set_up_before_the_agent_starts() {
-    let Some(home) = home_with_origin("echo made > made; export FROM_SETUP=kept; cd /\n") else { return };
+    let Some(home) = home_with_origin("echo made > made; export FROM_SETUP=kept; cd /\n") else {
+        return;
+    };
     let model = home.script(&json!([
         bash("basename $PWD; cat made; echo $FROM_SETUP; ls on-side; git branch --show-current"),
         bash("git commit -q --allow-empty -m x && cat ../hooks"),
         finish(),
     ]));
     let repository = format!("file://{}#side", origin(&home));
-    let run = home.run(&borrowed(&arguments(&home, &model, &repository))).expect(0);
+    let run = home
+        .run(&borrowed(&arguments(&home, &model, &repository)))
+        .expect(0);
     let events = run.events();
     assert_eq!(exit_codes(&events), [0, 0, 0]);
     let titles: Vec<_> = steps(&events).into_iter().map(|(title, _)| title).collect();
     let cloning = format!("Cloning file://{}, branch side", origin(&home));
-    assert_eq!(titles, [&cloning, "Running the set-up script", "Installing the commit hook"]);
-    assert_eq!(agent_outputs(&events), ["origin\nmade\nkept\non-side\nside", "hook"]);
-    let states: Vec<_> = events.iter().filter_map(|event| event["extras"]["agent_state"].as_str()).collect();
+    assert_eq!(
+        titles,
+        [
+            &cloning,
+            "Running the set-up script",
+            "Installing the commit hook"
+        ]
+    );
+    assert_eq!(
+        agent_outputs(&events),
+        ["origin\nmade\nkept\non-side\nside", "hook"]
+    );
+    let states: Vec<_> = events
+        .iter()
+        .filter_map(|event| event["extras"]["agent_state"].as_str())
+        .collect();
     assert_eq!(states, ["loading", "running", "finished"]);
 
     // A resume reads this record.
-    let setup = json!({"from": "repository", "url": format!("file://{}", origin(&home)), "branch": "side"});
+    let setup =
+        json!({"from": "repository", "url": format!("file://{}", origin(&home)), "branch": "side"});
     assert_eq!(events[0]["args"]["setup"], setup);
     let (id, _) = log(&home);
     let transcript = home.run(&["conversations", "show", &id]).expect(0).stdout;
-    assert!(transcript.contains(&cloning) && !transcript.contains("unfinished="), "{transcript}");
+    assert!(
+        transcript.contains(&cloning) && !transcript.contains("unfinished="),
+        "{transcript}"
+    );
     home.assert_nothing_runs();
 }
 
 #[test]
 fn setup_continues_when_the_host_was_killed() {
     let script = "echo run >> ../counter\ni=0; while [ $i -lt 30 ]; do i=$((i+1)); echo line $i; sleep 0.1; done\necho made > made\n";
-    let Some(home) = home_with_origin(script) else { return };
+    let Some(home) = home_with_origin(script) else {
+        return;
+    };
     let model = home.script(&json!([bash("cat made"), finish()]));
     let run = home.start(&mut home.glovebox(&borrowed(&arguments(&home, &model, &origin(&home)))));
     let counter = home.workspace().join("counter");
@@ -155,7 +203,11 @@ fn setup_continues_when_the_host_was_killed() {
     run.kill();
 
     let (id, before) = log(&home);
-    assert_eq!(steps(&before).last().unwrap().1.len(), 0, "the step has not ended");
+    assert_eq!(
+        steps(&before).last().unwrap().1.len(),
+        0,
+        "the step has not ended"
+    );
     home.run(&["resume", &id, "--json"]).expect(0);
     let (_, events) = log(&home);
     assert_eq!(read(&counter), "run\n", "the script ran once");
@@ -167,13 +219,26 @@ fn setup_continues_when_the_host_was_killed() {
 #[test]
 fn setup_starts_again_when_the_sandbox_was_killed() {
     // The shell's parent is the server.
-    let script = "echo run >> ../counter\n[ $(wc -l < ../counter) -gt 1 ] || { kill -9 $PPID; sleep 60; }\n";
-    let Some(home) = home_with_origin(script) else { return };
+    let script =
+        "echo run >> ../counter\n[ $(wc -l < ../counter) -gt 1 ] || { kill -9 $PPID; sleep 60; }\n";
+    let Some(home) = home_with_origin(script) else {
+        return;
+    };
     let model = home.script(&json!([finish()]));
-    let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
+    let run = home
+        .run(&borrowed(&arguments(&home, &model, &origin(&home))))
+        .expect(0);
     let events = run.events();
-    assert_eq!(exit_codes(&events), [0, -1, 0, 0, 0], "{:#?}", steps(&events));
-    assert_eq!(steps(&events)[1].1[0]["extras"]["error_id"], "ACTION$INTERRUPTED");
+    assert_eq!(
+        exit_codes(&events),
+        [0, -1, 0, 0, 0],
+        "{:#?}",
+        steps(&events)
+    );
+    assert_eq!(
+        steps(&events)[1].1[0]["extras"]["error_id"],
+        "ACTION$INTERRUPTED"
+    );
     assert_eq!(read(&home.workspace().join("counter")), "run\nrun\n");
     home.assert_nothing_runs();
 }
@@ -207,9 +272,13 @@ fn setup_step_runs_again_on_resume_when_it_was_interrupted() {
 #[test]
 fn setup_script_has_no_silence_timeout() {
     // Longer than the silence timeout of an agent's command, 10 s.
-    let Some(home) = home_with_origin("sleep 12; echo made > made\n") else { return };
+    let Some(home) = home_with_origin("sleep 12; echo made > made\n") else {
+        return;
+    };
     let model = home.script(&json!([bash("cat made"), finish()]));
-    let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
+    let run = home
+        .run(&borrowed(&arguments(&home, &model, &origin(&home))))
+        .expect(0);
     assert_eq!(agent_outputs(&run.events()), ["made"]);
     home.assert_nothing_runs();
 }
@@ -217,9 +286,16 @@ fn setup_script_has_no_silence_timeout() {
 #[test]
 fn agent_starts_and_is_notified_when_setup_fails() {
     // The script exits its shell too.
-    let Some(home) = home_with_origin("echo 'no such package'; exit 3\n") else { return };
-    let model = home.script(&json!([bash("basename $PWD; ls .git/hooks/pre-commit"), finish()]));
-    let run = home.run(&borrowed(&arguments(&home, &model, &origin(&home)))).expect(0);
+    let Some(home) = home_with_origin("echo 'no such package'; exit 3\n") else {
+        return;
+    };
+    let model = home.script(&json!([
+        bash("basename $PWD; ls .git/hooks/pre-commit"),
+        finish()
+    ]));
+    let run = home
+        .run(&borrowed(&arguments(&home, &model, &origin(&home))))
+        .expect(0);
     let events = run.events();
     assert_eq!(exit_codes(&events), [0, 3, 0]);
     assert_eq!(agent_outputs(&events), ["origin\n.git/hooks/pre-commit"]);
@@ -237,11 +313,23 @@ fn stopped(ended: &CompletedRun, parts: &[&str]) {
 
 #[test]
 fn failed_clone_is_reported_without_credentials_and_retryable() {
-    let Some(home) = home_with_origin("") else { return };
+    let Some(home) = home_with_origin("") else {
+        return;
+    };
     let model = home.script(&json!([finish()]));
     // No server listens on this port.
     let repository = "http://me:hunter2@127.0.0.1:1/o/project.git";
-    let run = ["run", "-t", "x", "-l", &model, "--runtime", "local", "--selected-repo", repository];
+    let run = [
+        "run",
+        "-t",
+        "x",
+        "-l",
+        &model,
+        "--runtime",
+        "local",
+        "--selected-repo",
+        repository,
+    ];
     let ended = home.run(&run);
     stopped(
         &ended,
@@ -252,7 +340,12 @@ fn failed_clone_is_reported_without_credentials_and_retryable() {
     );
     let (id, events) = log(&home);
     let transcript = home.run(&["conversations", "show", &id]).stdout;
-    let everything = format!("{}{}{}{transcript}", ended.stderr, ended.stdout, json!(events));
+    let everything = format!(
+        "{}{}{}{transcript}",
+        ended.stderr,
+        ended.stdout,
+        json!(events)
+    );
     assert!(!everything.contains("hunter2"), "{everything}");
     let again = home.run(&["resume", &id]);
     stopped(&again, &["Cloning http://127.0.0.1:1/o/project.git failed"]);
@@ -260,38 +353,98 @@ fn failed_clone_is_reported_without_credentials_and_retryable() {
 
     let missing = format!("{}#no-such-branch", origin(&home));
     stopped(
-        &home.run(&["run", "-t", "x", "-l", &model, "--runtime", "local", "--selected-repo", &missing]),
+        &home.run(&[
+            "run",
+            "-t",
+            "x",
+            "-l",
+            &model,
+            "--runtime",
+            "local",
+            "--selected-repo",
+            &missing,
+        ]),
         &["no-such-branch"],
     );
     let wrong = home
-        .run(&["run", "-t", "x", "-l", &model, "--runtime", "local", "--selected-repo", "origin"])
+        .run(&[
+            "run",
+            "-t",
+            "x",
+            "-l",
+            &model,
+            "--runtime",
+            "local",
+            "--selected-repo",
+            "origin",
+        ])
         .expect(2);
     assert!(wrong.stderr.contains("neither a URL"), "{}", wrong.stderr);
 }
 
 #[test]
 fn empty_workspace_becomes_a_repository_when_configured() {
-    let Some(home) = home_with_origin("") else { return };
-    home.write(".glovebox/config.toml", "[core]\ninit_git_in_empty_workspace = true\n");
-    let model = home.script(&json!([bash("git status --short && git branch --show-current"), finish()]));
-    let run = home.run(&["run", "--json", "-t", "x", "-l", &model, "--runtime", "local"]).expect(0);
-    assert_eq!((exit_codes(&run.events()), agent_outputs(&run.events())), (vec![0], vec!["main".to_owned()]));
+    let Some(home) = home_with_origin("") else {
+        return;
+    };
+    home.write(
+        ".glovebox/config.toml",
+        "[core]\ninit_git_in_empty_workspace = true\n",
+    );
+    let model = home.script(&json!([
+        bash("git status --short && git branch --show-current"),
+        finish()
+    ]));
+    let run = home
+        .run(&[
+            "run",
+            "--json",
+            "-t",
+            "x",
+            "-l",
+            &model,
+            "--runtime",
+            "local",
+        ])
+        .expect(0);
+    assert_eq!(
+        (exit_codes(&run.events()), agent_outputs(&run.events())),
+        (vec![0], vec!["main".to_owned()])
+    );
     home.assert_nothing_runs();
 }
 
 #[test]
 fn setup_skips_git_steps_when_image_has_no_git() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     let home = Home::new();
     let image = backend.image().unwrap();
     let model = home.script(&json!([bash("cat made"), finish()]));
-    let docker = ["run", "--json", "-t", "x", "-l", &model, "--runtime", "docker", "--image", &image];
+    let docker = [
+        "run",
+        "--json",
+        "-t",
+        "x",
+        "-l",
+        &model,
+        "--runtime",
+        "docker",
+        "--image",
+        &image,
+    ];
     let clone = home.run(&[&docker, ["--selected-repo", "o/project"].as_slice()].concat());
     let events = clone.expect(1).events();
-    let reason = events.iter().rev().find_map(|event| event["extras"]["reason"].as_str()).unwrap();
+    let reason = events
+        .iter()
+        .rev()
+        .find_map(|event| event["extras"]["reason"].as_str())
+        .unwrap();
     assert!(
-        reason
-            .contains("https://github.com/o/project.git failed with exit code 127: This sandbox has no git"),
+        reason.contains(
+            "https://github.com/o/project.git failed with exit code 127: This sandbox has no git"
+        ),
         "{reason}"
     );
 
@@ -303,7 +456,9 @@ fn setup_skips_git_steps_when_image_has_no_git() {
         std::os::unix::fs::chown(home.workspace(), Some(54_321), None).unwrap();
     }
     let folder = home.workspace();
-    let run = home.run(&[&docker, ["-d", folder.to_str().unwrap()].as_slice()].concat()).expect(0);
+    let run = home
+        .run(&[&docker, ["-d", folder.to_str().unwrap()].as_slice()].concat())
+        .expect(0);
     assert_eq!(
         (exit_codes(&run.events()), agent_outputs(&run.events())),
         (vec![0, 127], vec!["made".to_owned()])
@@ -314,19 +469,27 @@ fn setup_skips_git_steps_when_image_has_no_git() {
 /// V0's repository of an organization is `OWNER/.openhands`.
 #[test]
 fn organizations_knowledge_is_recalled() {
-    let Some(home) = home_with_origin("") else { return };
+    let Some(home) = home_with_origin("") else {
+        return;
+    };
     std::fs::create_dir_all(home.path().join("organization/microagents")).unwrap();
     home.write("organization/microagents/house.md", "House rules.");
     home.write("organization/microagents/repo.md", "Of the organization.");
     std::fs::create_dir_all(home.path().join("origin/.openhands/microagents")).unwrap();
-    home.write("origin/.openhands/microagents/repo.md", "Of the repository.");
+    home.write(
+        "origin/.openhands/microagents/repo.md",
+        "Of the repository.",
+    );
     for folder in ["organization", "origin"] {
         git_in(&home, folder, &["init", "-q"]);
         git_in(&home, folder, &["add", "."]);
         git_in(&home, folder, &["commit", "-qm", "z"]);
     }
     let urls = [("origin", "origin"), ("organization", ".openhands")].map(|(folder, name)| {
-        format!("[url \"file://{}/{folder}\"]\ninsteadOf = https://h/owner/{name}\n", home.path().display())
+        format!(
+            "[url \"file://{}/{folder}\"]\ninsteadOf = https://h/owner/{name}\n",
+            home.path().display()
+        )
     });
     let gitconfig = std::fs::read_to_string(home.path().join(".gitconfig")).unwrap();
     home.write(".gitconfig", &(gitconfig + &urls.concat()));
@@ -334,7 +497,13 @@ fn organizations_knowledge_is_recalled() {
     let arguments = arguments(&home, &model, "https://h/owner/origin");
     let events = home.run(&borrowed(&arguments)).expect(0).events();
     assert_eq!(exit_codes(&events), [0, 0, 0, 0]);
-    let recalled = events.iter().find(|event| event["observation"] == "recall").unwrap();
-    assert_eq!(recalled["extras"]["repo_instructions"], "House rules.\n\nOf the repository.");
+    let recalled = events
+        .iter()
+        .find(|event| event["observation"] == "recall")
+        .unwrap();
+    assert_eq!(
+        recalled["extras"]["repo_instructions"],
+        "House rules.\n\nOf the repository."
+    );
     home.assert_nothing_runs();
 }

@@ -1,4 +1,5 @@
-//! `/v1/actions/{id}`: start or attach, attach, cancel, acknowledge. A lost connection does not affect the action.
+//! `/v1/actions/{id}`: start or attach, attach, cancel, acknowledge. A lost connection does not
+//! affect the action.
 
 use std::sync::Arc;
 
@@ -81,7 +82,8 @@ pub(crate) async fn cancel(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST …/acknowledge`. Differs from a cancel, which must not drop the observation of an action that has just completed.
+/// `POST …/acknowledge`. Differs from a cancel, which must not drop the observation of an action
+/// that has just completed.
 #[cfg_attr(test, utoipa::path(
     post,
     path = "/v1/actions/{id}/acknowledge",
@@ -100,5 +102,11 @@ pub(crate) async fn acknowledge(
 
 async fn stream(api: &Api, entry: Arc<ActionRecord>, after: u64) -> Response {
     let frames = frames(Arc::clone(&entry), after);
-    framed_response(&api.0.ticks, entry.completed_or_large(), || entry.is_ready(after), frames).await
+    framed_response(
+        &api.0.ticks,
+        entry.completed_or_large(),
+        || entry.is_ready(after),
+        frames,
+    )
+    .await
 }

@@ -1,4 +1,5 @@
-//! `/v1/environment`: the variables of commands and processes that are started from then on. They are write-only.
+//! `/v1/environment`: the variables of commands and processes that are started from then on. They
+//! are write-only.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +21,10 @@ use crate::api::error::ApiError;
     ),
     responses((status = 204, description = "The variables were set"))
 ))]
-pub(crate) async fn set(State(api): State<Api>, JsonBody(body): JsonBody) -> Result<StatusCode, ApiError> {
+pub(crate) async fn set(
+    State(api): State<Api>,
+    JsonBody(body): JsonBody,
+) -> Result<StatusCode, ApiError> {
     api.0.parts.environment.set(variables(body)?)?;
     api.executor().sessions.restart_unused().await;
     Ok(StatusCode::NO_CONTENT)
@@ -29,11 +33,15 @@ pub(crate) async fn set(State(api): State<Api>, JsonBody(body): JsonBody) -> Res
 /// Parsed without serde, whose generated code would add some KiB to the binary.
 fn variables(body: Value) -> Result<BTreeMap<String, String>, ApiError> {
     let Value::Object(object) = body else {
-        return Err(ApiError::Malformed("expected an object of names and values".into()));
+        return Err(ApiError::Malformed(
+            "expected an object of names and values".into(),
+        ));
     };
     let text = |(name, value)| match value {
         Value::String(text) => Ok((name, text)),
-        _ => Err(ApiError::Malformed(format!("field `{name}`: expected a string"))),
+        _ => Err(ApiError::Malformed(format!(
+            "field `{name}`: expected a string"
+        ))),
     };
     object.into_iter().map(text).collect()
 }

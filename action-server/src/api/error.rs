@@ -61,7 +61,9 @@ pub(crate) enum ApiError {
     Environment(#[from] EnvironmentError),
     #[error(transparent)]
     Terminal(#[from] TerminalError),
-    #[error("a tunnel or terminal is an extended CONNECT of HTTP/2, or a GET with the header `upgrade`")]
+    #[error(
+        "a tunnel or terminal is an extended CONNECT of HTTP/2, or a GET with the header `upgrade`"
+    )]
     NoUpgrade,
     #[error(transparent)]
     File(#[from] FileError),
@@ -91,16 +93,24 @@ impl ApiError {
             | Self::Body(_)
             | Self::NotJson(_)
             | Self::NoSuchAction(_) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
-            Self::BodyTooLarge(_) | Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
+            Self::BodyTooLarge(_) | Self::TooLarge(_) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge)
+            }
             Self::Malformed(_) => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
             Self::Ledger(LedgerError::Conflict(_) | LedgerError::StillRuns(_)) => {
                 (StatusCode::CONFLICT, ErrorCode::Conflict)
             }
             Self::Ledger(LedgerError::Gone(_)) => (StatusCode::GONE, ErrorCode::Gone),
             Self::Ledger(LedgerError::Unknown(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::TunnelError(TunnelError::NoListener(_)) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::TunnelError(TunnelError::Connect { .. }) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
-            Self::TunnelError(TunnelError::TooMany) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+            Self::TunnelError(TunnelError::NoListener(_)) => {
+                (StatusCode::NOT_FOUND, ErrorCode::NotFound)
+            }
+            Self::TunnelError(TunnelError::Connect { .. }) => {
+                (StatusCode::NOT_FOUND, ErrorCode::NotFound)
+            }
+            Self::TunnelError(TunnelError::TooMany) => {
+                (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
+            }
             Self::Environment(EnvironmentError::TooMuch) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge)
             }
@@ -108,13 +118,15 @@ impl ApiError {
             Self::Terminal(TerminalError::TooMany | TerminalError::Spawn { .. }) => {
                 (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
             }
-            Self::Terminal(TerminalError::Invalid { .. }) => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
+            Self::Terminal(TerminalError::Invalid { .. }) => {
+                (StatusCode::BAD_REQUEST, ErrorCode::Invalid)
+            }
             Self::NoUpgrade => (StatusCode::UPGRADE_REQUIRED, ErrorCode::Invalid),
             Self::NoSuchSession(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
             Self::Process(error) => process_status(error),
-            Self::Ledger(LedgerError::Busy(_)) | Self::TooManyRequests(_) | Self::TooManySessions(_) => {
-                (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
-            }
+            Self::Ledger(LedgerError::Busy(_))
+            | Self::TooManyRequests(_)
+            | Self::TooManySessions(_) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
             Self::File(error) => file_status(error),
             Self::Range(_) => (StatusCode::RANGE_NOT_SATISFIABLE, ErrorCode::Range),
             Self::Failed => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
@@ -128,19 +140,26 @@ fn file_status(error: &FileError) -> (StatusCode, ErrorCode) {
         FileError::OutsideRoot(_) => (StatusCode::FORBIDDEN, ErrorCode::OutsideRoot),
         FileError::NotFound(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
         FileError::Parameter { .. } => (StatusCode::BAD_REQUEST, ErrorCode::Invalid),
-        FileError::Archive(_) | FileError::Binary | FileError::Utf16(_) | FileError::MixedEncodings(_) => {
-            (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid)
-        }
+        FileError::Archive(_)
+        | FileError::Binary
+        | FileError::Utf16(_)
+        | FileError::MixedEncodings(_) => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
         FileError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::TooLarge),
         FileError::TooMany { .. } => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
-        FileError::Directory(_) | FileError::Special(_) | FileError::Exists(_) | FileError::Unfit { .. } => {
-            (StatusCode::CONFLICT, ErrorCode::Conflict)
-        }
+        FileError::Directory(_)
+        | FileError::Special(_)
+        | FileError::Exists(_)
+        | FileError::Unfit { .. } => (StatusCode::CONFLICT, ErrorCode::Conflict),
         FileError::Io { source, .. } => match source.kind() {
-            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => (StatusCode::FORBIDDEN, ErrorCode::Denied),
-            Kind::StorageFull | Kind::QuotaExceeded => (StatusCode::INSUFFICIENT_STORAGE, ErrorCode::NoSpace),
+            Kind::PermissionDenied | Kind::ReadOnlyFilesystem => {
+                (StatusCode::FORBIDDEN, ErrorCode::Denied)
+            }
+            Kind::StorageFull | Kind::QuotaExceeded => {
+                (StatusCode::INSUFFICIENT_STORAGE, ErrorCode::NoSpace)
+            }
             Kind::OutOfMemory => (StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Internal),
-            // A name that is too long, a loop of links, a program that runs: the cause is the path, not the server.
+            // A name that is too long, a loop of links, a program that runs: the cause is the path,
+            // not the server.
             _ if source.raw_os_error() != Some(Errno::EIO as i32) => {
                 (StatusCode::CONFLICT, ErrorCode::Conflict)
             }
@@ -153,10 +172,14 @@ fn process_status(error: &ProcessError) -> (StatusCode, ErrorCode) {
     match error {
         ProcessError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::Invalid),
         ProcessError::NoProgram { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::NoProgram),
-        ProcessError::NotExecutable { .. } => (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::NotExecutable),
+        ProcessError::NotExecutable { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, ErrorCode::NotExecutable)
+        }
         ProcessError::Unknown(_) => (StatusCode::NOT_FOUND, ErrorCode::NotFound),
         ProcessError::Gone(_) => (StatusCode::GONE, ErrorCode::Gone),
-        ProcessError::Busy(_) | ProcessError::Short(_) => (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy),
+        ProcessError::Busy(_) | ProcessError::Short(_) => {
+            (StatusCode::TOO_MANY_REQUESTS, ErrorCode::Busy)
+        }
         ProcessError::Conflict(_)
         | ProcessError::StillRuns(_)
         | ProcessError::NoStdin(_)
@@ -186,15 +209,26 @@ impl IntoResponse for ApiError {
         let detail = self.to_string();
         // Without the detail, which may quote a path or a part of the request.
         tracing::debug!(%status, ?code, "request refused");
-        let errors =
-            if status == StatusCode::UNPROCESSABLE_ENTITY { vec![detail.clone()] } else { Vec::new() };
-        let extension = Extension(ErrorDetail { detail: detail.clone() });
-        let body = Json(ErrorBodyWithList { error: ErrorBody { code, detail }, errors });
+        let errors = if status == StatusCode::UNPROCESSABLE_ENTITY {
+            vec![detail.clone()]
+        } else {
+            Vec::new()
+        };
+        let extension = Extension(ErrorDetail {
+            detail: detail.clone(),
+        });
+        let body = Json(ErrorBodyWithList {
+            error: ErrorBody { code, detail },
+            errors,
+        });
         match self {
-            Self::Range(length) => {
-                (status, extension, [(header::CONTENT_RANGE, format!("bytes */{length}"))], body)
-                    .into_response()
-            }
+            Self::Range(length) => (
+                status,
+                extension,
+                [(header::CONTENT_RANGE, format!("bytes */{length}"))],
+                body,
+            )
+                .into_response(),
             _ => (status, extension, body).into_response(),
         }
     }

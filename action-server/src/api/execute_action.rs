@@ -1,5 +1,5 @@
-//! `POST /execute_action`, the route of V0's clients: `{"action": event}` in, the observation out. Without an id, no client
-//! can attach. The action continues if its client disconnects.
+//! `POST /execute_action`, the route of V0's clients: `{"action": event}` in, the observation out.
+//! Without an id, no client can attach. The action continues if its client disconnects.
 
 use axum::extract::State;
 use axum::http::header;
@@ -36,20 +36,25 @@ pub(crate) async fn execute_action(
 pub(crate) fn take_event(mut body: Value) -> Result<Value, ApiError> {
     match body.get_mut("action") {
         Some(event @ Value::Object(_)) => Ok(event.take()),
-        Some(_) => Err(ApiError::Malformed("field `action`: expected an object, the event".into())),
+        Some(_) => Err(ApiError::Malformed(
+            "field `action`: expected an object, the event".into(),
+        )),
         None => Err(ApiError::Malformed("missing field `action`".into())),
     }
 }
 
-/// Returns the kind of the event if the host performs it. V0's clients treat every status but 200 as a broken sandbox, so
-/// this is reported as an observation.
+/// Returns the kind of the event if the host performs it. V0's clients treat every status but 200
+/// as a broken sandbox, so this is reported as an observation.
 pub(crate) fn performed_elsewhere(event: &Value) -> Option<&str> {
     let kind = event.get("action")?.as_str()?;
     (Action::KINDS.contains(&kind) && !is_performed(kind)).then_some(kind)
 }
 
 /// Performs the action and responds with its observation.
-pub(crate) async fn perform(executor: &Executor, request: ActionRequest) -> Result<Response, ApiError> {
+pub(crate) async fn perform(
+    executor: &Executor,
+    request: ActionRequest,
+) -> Result<Response, ApiError> {
     let id = format!("v0.{}", Uuid::now_v7()).try_into()?;
     let result = executor.execute(id, request)?.completed().await;
     Ok(([(header::CONTENT_TYPE, "application/json")], result.json()).into_response())

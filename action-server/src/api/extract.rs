@@ -22,7 +22,8 @@ use crate::clients::ClientConnection;
 use crate::environment::check_command_environment;
 use crate::timeouts::timeout_from_secs;
 
-/// Maximum size of a body that is parsed on the runtime's only thread. Longer ones are parsed by a blocking thread.
+/// Maximum size of a body that is parsed on the runtime's only thread. Longer ones are parsed by a
+/// blocking thread.
 const MAX_INLINE_PARSE_BYTES: usize = 64 << 10;
 
 /// The `{id}` of a path.
@@ -34,7 +35,8 @@ pub(crate) struct SessionParameter(pub(super) SessionName);
 /// The `{port}` of a path.
 pub(crate) struct PortParameter(pub(super) u16);
 
-/// The `after` of the query: the offset of the output from which the client reads. The default is 0.
+/// The `after` of the query: the offset of the output from which the client reads. The default is
+/// 0.
 pub(crate) struct AfterParameter(pub(super) u64);
 
 /// A body of JSON.
@@ -44,7 +46,9 @@ impl<I: TryFrom<String, Error = IdError>> FromRequestParts<Api> for IdParameter<
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ApiError> {
-        Ok(Self(path_parameter::<String>("id", parts).await?.try_into()?))
+        Ok(Self(
+            path_parameter::<String>("id", parts).await?.try_into()?,
+        ))
     }
 }
 
@@ -60,7 +64,9 @@ impl FromRequestParts<Api> for PortParameter {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ApiError> {
-        path_parameter::<NonZeroU16>("port", parts).await.map(|port| Self(port.get()))
+        path_parameter::<NonZeroU16>("port", parts)
+            .await
+            .map(|port| Self(port.get()))
     }
 }
 
@@ -69,7 +75,11 @@ async fn path_parameter<T: DeserializeOwned + Send>(
     parts: &mut Parts,
 ) -> Result<T, ApiError> {
     let path = Path::from_request_parts(parts, &()).await;
-    path.map(|Path(value)| value).map_err(|error| ApiError::Parameter { name, problem: error.body_text() })
+    path.map(|Path(value)| value)
+        .map_err(|error| ApiError::Parameter {
+            name,
+            problem: error.body_text(),
+        })
 }
 
 impl FromRequestParts<Api> for AfterParameter {
@@ -82,8 +92,10 @@ impl FromRequestParts<Api> for AfterParameter {
             after: u64,
         }
         let query = Query::<Parameters>::from_request_parts(parts, api).await;
-        let Query(parameters) =
-            query.map_err(|error| ApiError::Parameter { name: "after", problem: error.body_text() })?;
+        let Query(parameters) = query.map_err(|error| ApiError::Parameter {
+            name: "after",
+            problem: error.body_text(),
+        })?;
         Ok(Self(parameters.after))
     }
 }
@@ -92,15 +104,27 @@ impl<S: Send + Sync> FromRequest<S> for JsonBody {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
-        let client = request.extensions().get::<Arc<ClientConnection>>().map(Arc::clone).unwrap_or_default();
-        let bytes = Bytes::from_request(request.map(paced), state).await.map_err(to_body_error)?;
+        let client = request
+            .extensions()
+            .get::<Arc<ClientConnection>>()
+            .map(Arc::clone)
+            .unwrap_or_default();
+        let bytes = Bytes::from_request(request.map(paced), state)
+            .await
+            .map_err(to_body_error)?;
         client.authenticate();
         let length = bytes.len();
-        let parse = move || serde_json::from_slice(&bytes).map(Self).map_err(ApiError::NotJson);
+        let parse = move || {
+            serde_json::from_slice(&bytes)
+                .map(Self)
+                .map_err(ApiError::NotJson)
+        };
         if length <= MAX_INLINE_PARSE_BYTES {
             return parse();
         }
-        tokio::task::spawn_blocking(parse).await.unwrap_or(Err(ApiError::Failed))
+        tokio::task::spawn_blocking(parse)
+            .await
+            .unwrap_or(Err(ApiError::Failed))
     }
 }
 

@@ -1,5 +1,5 @@
-//! Checks before routing: the key, the limit of concurrent requests, the limit of bodies, and panics. One function for all of
-//! them, because each layer would cost every request time.
+//! Checks before routing: the key, the limit of concurrent requests, the limit of bodies, and
+//! panics. One function for all of them, because each layer would cost every request time.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,18 +17,20 @@ use super::{Api, BODY_BYTES};
 use crate::api::error::ApiError;
 use crate::clients::ClientConnection;
 
-/// Maximum number of concurrent requests: every running action read by a dozen clients, and some more. Each costs tens of
-/// KiB. It is below HTTP/2's maximum number of streams, at which a client would wait without a response.
+/// Maximum number of concurrent requests: every running action read by a dozen clients, and some
+/// more. Each costs tens of KiB. It is below HTTP/2's maximum number of streams, at which a client
+/// would wait without a response.
 pub(crate) const MAX_REQUESTS: usize = 1024;
 
-/// Maximum number of concurrent DELETE requests, which are not counted above: it must be possible to cancel an action or to
-/// kill a process at that limit.
+/// Maximum number of concurrent DELETE requests, which are not counted above: it must be possible
+/// to cancel an action or to kill a process at that limit.
 pub(crate) const MAX_DELETES: usize = 64;
 
 /// A response that is not longer is sent as a whole and is no longer counted.
 const SHORT_BYTES: u64 = 64 << 10;
 
-/// Passes a request on if it has the key, or none is set, and the limit of concurrent requests is not reached.
+/// Passes a request on if it has the key, or none is set, and the limit of concurrent requests is
+/// not reached.
 pub(crate) async fn guard<F: Future<Output = Response>>(
     api: &Api,
     mut request: Request<Incoming>,
@@ -38,7 +40,11 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
     if key.is_some_and(|key| !key.is_in(request.headers())) {
         return ApiError::Forbidden.into_response();
     }
-    let client = request.extensions().get::<Arc<ClientConnection>>().map(Arc::clone).unwrap_or_default();
+    let client = request
+        .extensions()
+        .get::<Arc<ClientConnection>>()
+        .map(Arc::clone)
+        .unwrap_or_default();
     client.admit();
     if key.is_some() || request.body().is_end_stream() {
         client.authenticate();
@@ -61,7 +67,11 @@ pub(crate) async fn guard<F: Future<Output = Response>>(
 
 /// Holds the permit until the response was sent or dropped.
 fn count_until_sent(body: Body, permit: OwnedSemaphorePermit) -> Body {
-    if body.size_hint().upper().is_some_and(|bytes| bytes <= SHORT_BYTES) {
+    if body
+        .size_hint()
+        .upper()
+        .is_some_and(|bytes| bytes <= SHORT_BYTES)
+    {
         return body;
     }
     Body::new(body.map_frame(move |frame| {

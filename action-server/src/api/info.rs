@@ -1,4 +1,5 @@
-//! `GET /v1/info`: version, capabilities and limits of the server. They do not change while it runs.
+//! `GET /v1/info`: version, capabilities and limits of the server. They do not change while it
+//! runs.
 
 use std::path::Path;
 
@@ -30,7 +31,12 @@ pub(crate) fn describe(boot_id: BootId, working_dir: &Path) -> ServerInfo {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id,
         working_dir: working_dir.to_string_lossy().into_owned(),
-        capabilities: vec![shell, Capability::Files, Capability::Processes, Capability::Terminals],
+        capabilities: vec![
+            shell,
+            Capability::Files,
+            Capability::Processes,
+            Capability::Terminals,
+        ],
         limits: ServerLimits {
             body_bytes: BODY_BYTES as u64,
             output_bytes: RETAINED_OUTPUT_BYTES,

@@ -1,5 +1,5 @@
-//! The request handlers, one file per resource. They translate between HTTP and the other modules, and have no state of their
-//! own.
+//! The request handlers, one file per resource. They translate between HTTP and the other modules,
+//! and have no state of their own.
 
 pub(crate) mod actions;
 pub(crate) mod alive;
@@ -66,7 +66,13 @@ impl Api {
         let deletes = Arc::new(Semaphore::new(guard::MAX_DELETES));
         let file_limits = files::FileLimits::default();
         let ticks = Ticks::default();
-        Self(Arc::new(ApiState { parts, requests, deletes, file_limits, ticks }))
+        Self(Arc::new(ApiState {
+            parts,
+            requests,
+            deletes,
+            file_limits,
+            ticks,
+        }))
     }
 
     /// Returns the key that requests must contain. `None` if no key is required.
@@ -80,7 +86,11 @@ impl Api {
 
     /// Returns the working directory of the default session, which relative paths refer to.
     fn working_dir(&self) -> PathBuf {
-        self.0.parts.executor.sessions.working_dir(&SessionName::default())
+        self.0
+            .parts
+            .executor
+            .sessions
+            .working_dir(&SessionName::default())
     }
 
     pub(crate) fn executor(&self) -> &Executor {

@@ -1,6 +1,7 @@
 //! `/v1/ports` and `/v1/sockets`: lists listening ports, waits for one, and opens tunnels.
 //!
-//! A tunnel is an extended CONNECT of HTTP/2 (any `:protocol`), or an upgrade of HTTP/1.1 (any `Upgrade`).
+//! A tunnel is an extended CONNECT of HTTP/2 (any `:protocol`), or an upgrade of HTTP/1.1 (any
+//! `Upgrade`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,10 +34,14 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(20);
     responses((status = 200, description = "The listening ports", body = Vec<ListeningPort>))
 ))]
 pub(crate) async fn list() -> Result<Json<Vec<ListeningPort>>, ApiError> {
-    tokio::task::spawn_blocking(ports::listening).await.map(Json).map_err(|_| ApiError::Failed)
+    tokio::task::spawn_blocking(ports::listening)
+        .await
+        .map(Json)
+        .map_err(|_| ApiError::Failed)
 }
 
-/// `GET /v1/ports/{port}?wait=SECONDS`: whether a process listens. Responds as soon as one does, or after the wait.
+/// `GET /v1/ports/{port}?wait=SECONDS`: whether a process listens. Responds as soon as one does, or
+/// after the wait.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/ports/{port}",
@@ -47,7 +52,10 @@ pub(crate) async fn list() -> Result<Json<Vec<ListeningPort>>, ApiError> {
     ),
     responses((status = 200, description = "Whether a process listens", body = PortState))
 ))]
-pub(crate) async fn probe(PortParameter(port): PortParameter, wait: WaitParameter) -> Json<PortState> {
+pub(crate) async fn probe(
+    PortParameter(port): PortParameter,
+    wait: WaitParameter,
+) -> Json<PortState> {
     let deadline = Instant::now() + wait.0;
     loop {
         let listening = ports::is_listening(port);
@@ -70,11 +78,16 @@ impl FromRequestParts<Api> for WaitParameter {
             #[serde(default)]
             wait: f64,
         }
-        let invalid = |problem| ApiError::Parameter { name: "wait", problem };
+        let invalid = |problem| ApiError::Parameter {
+            name: "wait",
+            problem,
+        };
         let query = Query::<Parameters>::from_request_parts(parts, api).await;
         let Query(Parameters { wait }) = query.map_err(|error| invalid(error.body_text()))?;
         if !(0.0..=MAX_WAIT_SECONDS).contains(&wait) {
-            return Err(invalid(format!("{wait} is not between 0 and {MAX_WAIT_SECONDS} seconds")));
+            return Err(invalid(format!(
+                "{wait} is not between 0 and {MAX_WAIT_SECONDS} seconds"
+            )));
         }
         Ok(Self(Duration::from_secs_f64(wait)))
     }
@@ -99,8 +112,8 @@ pub(crate) async fn tunnel_to_port(
     tunnel(&api, TunnelTarget::Port(port), request).await
 }
 
-/// `CONNECT` or `GET` with an upgrade, `/v1/sockets/tunnel?path=PATH`. A relative path refers to the folder of the default
-/// session.
+/// `CONNECT` or `GET` with an upgrade, `/v1/sockets/tunnel?path=PATH`. A relative path refers to
+/// the folder of the default session.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/sockets/tunnel",
@@ -116,9 +129,16 @@ pub(crate) async fn tunnel_to_socket(
     query: Result<Query<SocketPath>, QueryRejection>,
     request: Request,
 ) -> Result<Response, ApiError> {
-    let Query(SocketPath { path }) =
-        query.map_err(|error| ApiError::Parameter { name: "path", problem: error.body_text() })?;
-    tunnel(&api, TunnelTarget::Socket(api.working_dir().join(path)), request).await
+    let Query(SocketPath { path }) = query.map_err(|error| ApiError::Parameter {
+        name: "path",
+        problem: error.body_text(),
+    })?;
+    tunnel(
+        &api,
+        TunnelTarget::Socket(api.working_dir().join(path)),
+        request,
+    )
+    .await
 }
 
 /// The query of a tunnel to a socket.

@@ -1,5 +1,5 @@
-//! `/v1/processes`: start or attach, inspect, read, write, signal, kill, acknowledge. A lost connection does not affect the
-//! process, except that the rest of its request body is not written.
+//! `/v1/processes`: start or attach, inspect, read, write, signal, kill, acknowledge. A lost
+//! connection does not affect the process, except that the rest of its request body is not written.
 
 use std::sync::Arc;
 
@@ -179,13 +179,20 @@ pub(crate) async fn signal(
 ) -> Result<StatusCode, ApiError> {
     let request: SignalRequest = deserialize(body)?;
     let signal = parse_signal(&request.signal).ok_or_else(|| {
-        ApiError::Malformed(format!("field `signal`: there is no signal {}", request.signal))
+        ApiError::Malformed(format!(
+            "field `signal`: there is no signal {}",
+            request.signal
+        ))
     })?;
-    api.processes().find(id)?.signal(signal, request.scope).await?;
+    api.processes()
+        .find(id)?
+        .signal(signal, request.scope)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `DELETE /v1/processes/{id}`. No effect on a process that has exited, even if it is no longer retained.
+/// `DELETE /v1/processes/{id}`. No effect on a process that has exited, even if it is no longer
+/// retained.
 #[cfg_attr(test, utoipa::path(
     delete,
     path = "/v1/processes/{id}",
@@ -206,7 +213,8 @@ pub(crate) async fn kill(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `POST /v1/processes/{id}/acknowledge`. Differs from a kill, which must not drop the exit of a process that has just exited.
+/// `POST /v1/processes/{id}/acknowledge`. Differs from a kill, which must not drop the exit of a
+/// process that has just exited.
 #[cfg_attr(test, utoipa::path(
     post,
     path = "/v1/processes/{id}/acknowledge",
@@ -224,22 +232,36 @@ pub(crate) async fn acknowledge(
 }
 
 async fn stream(api: &Api, process: Arc<Process>, query: &ReadQuery, follow: bool) -> Response {
-    let cursors = Cursors { stdout: query.stdout, stderr: query.stderr };
+    let cursors = Cursors {
+        stdout: query.stdout,
+        stderr: query.stderr,
+    };
     let frames = frames(Arc::clone(&process), cursors, follow);
     let is_settled = async {
         if follow {
             process.exited_or_large().await;
         }
     };
-    framed_response(&api.0.ticks, is_settled, || process.is_ready(cursors), frames).await
+    framed_response(
+        &api.0.ticks,
+        is_settled,
+        || process.is_ready(cursors),
+        frames,
+    )
+    .await
 }
 
 fn parse(query: QueryResult<ReadQuery>) -> Result<ReadQuery, ApiError> {
-    query.map(|Query(query)| query).map_err(|error| invalid_parameter("stdout, stderr or follow", &error))
+    query
+        .map(|Query(query)| query)
+        .map_err(|error| invalid_parameter("stdout, stderr or follow", &error))
 }
 
 fn invalid_parameter(name: &'static str, error: &QueryRejection) -> ApiError {
-    ApiError::Parameter { name, problem: error.body_text() }
+    ApiError::Parameter {
+        name,
+        problem: error.body_text(),
+    }
 }
 
 fn parse_signal(name: &SignalName) -> Option<Signal> {

@@ -19,7 +19,8 @@ pub(crate) async fn list(State(api): State<Api>) -> Json<Vec<SessionInfo>> {
     Json(api.executor().sessions.list())
 }
 
-/// `DELETE /v1/sessions/{name}`. The next action of this session gets a new shell, so this also resets a session.
+/// `DELETE /v1/sessions/{name}`. The next action of this session gets a new shell, so this also
+/// resets a session.
 #[cfg_attr(test, utoipa::path(
     delete,
     path = "/v1/sessions/{name}",

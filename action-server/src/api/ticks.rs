@@ -1,5 +1,5 @@
-//! A shared clock that runs only while it is used. Many requests wait for the next tick of one timer; a timer for each would
-//! cost a system call per response.
+//! A shared clock that runs only while it is used. Many requests wait for the next tick of one
+//! timer; a timer for each would cost a system call per response.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,7 +28,8 @@ struct ClockState {
 }
 
 impl Ticks {
-    /// Waits for the next tick: at most [`TICK`], or twice as long if the clock is about to stop. Must be called in a runtime.
+    /// Waits for the next tick: at most [`TICK`], or twice as long if the clock is about to stop.
+    /// Must be called in a runtime.
     pub(super) async fn next(&self) {
         let tick = self.0.tick.notified();
         let was_running = {

@@ -1,5 +1,5 @@
-//! Turns a request into a stream of bytes: an extended CONNECT of HTTP/2 (any `:protocol`), or an upgrade of HTTP/1.1 (any
-//! `Upgrade`).
+//! Turns a request into a stream of bytes: an extended CONNECT of HTTP/2 (any `:protocol`), or an
+//! upgrade of HTTP/1.1 (any `Upgrade`).
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, Method, StatusCode, header};
@@ -15,12 +15,19 @@ pub(super) fn upgrade(mut request: Request) -> Result<(OnUpgrade, Response), Api
     if !is_connect && protocol.is_none() {
         return Err(ApiError::NoUpgrade);
     }
-    let upgrade = request.extensions_mut().remove::<OnUpgrade>().ok_or(ApiError::NoUpgrade)?;
+    let upgrade = request
+        .extensions_mut()
+        .remove::<OnUpgrade>()
+        .ok_or(ApiError::NoUpgrade)?;
     if is_connect {
         return Ok((upgrade, StatusCode::OK.into_response()));
     }
     let mut response = StatusCode::SWITCHING_PROTOCOLS.into_response();
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    response.headers_mut().extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    response
+        .headers_mut()
+        .extend(protocol.map(|protocol| (header::UPGRADE, protocol)));
     Ok((upgrade, response))
 }

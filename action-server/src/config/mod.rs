@@ -1,5 +1,5 @@
-//! The command line, parsed once into types that allow only valid combinations. It never contains the key, because commands
-//! can read the arguments and the environment of the server.
+//! The command line, parsed once into types that allow only valid combinations. It never contains
+//! the key, because commands can read the arguments and the environment of the server.
 
 mod parse;
 
@@ -104,11 +104,14 @@ pub(crate) fn from_command_line() -> Result<ProgramCommand, ExitCode> {
     })
 }
 
-/// Returns the arguments of this process with `more` inserted after the command. Not appended, because the arguments may end
-/// with a list of names, or with values after `--`.
+/// Returns the arguments of this process with `more` inserted after the command. Not appended,
+/// because the arguments may end with a list of names, or with values after `--`.
 pub(crate) fn arguments_with(more: &[&str]) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let behind_command = arguments.len().min(1);
-    arguments.splice(behind_command..behind_command, more.iter().map(OsString::from));
+    arguments.splice(
+        behind_command..behind_command,
+        more.iter().map(OsString::from),
+    );
     arguments
 }

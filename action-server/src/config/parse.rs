@@ -1,4 +1,5 @@
-//! Parses arguments into a [`Command`], or a text to print instead. If an option is repeated, the last one counts.
+//! Parses arguments into a [`Command`], or a text to print instead. If an option is repeated, the
+//! last one counts.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,7 +12,9 @@ use lexopt::prelude::{Long, Short, Value};
 use nix::unistd::Pid;
 use tracing_subscriber::filter::Targets;
 
-use super::{ApiDialect, LaunchConfig, ListenAddress, LogFormat, ProcessRole, ProgramCommand, ServeConfig};
+use super::{
+    ApiDialect, LaunchConfig, ListenAddress, LogFormat, ProcessRole, ProgramCommand, ServeConfig,
+};
 
 /// Maximum duration, which is far below an overflow of time arithmetic.
 const MAX_SECONDS: f64 = 10.0 * 365.0 * 86_400.0;
@@ -51,16 +54,27 @@ fn invalid<T>(problem: impl Into<String>) -> Result<T, ParseError> {
 }
 
 /// Parses `arguments`, which do not contain the program's name.
-pub(super) fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ProgramCommand, EarlyExit> {
+pub(super) fn parse(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<ProgramCommand, EarlyExit> {
     let mut parser = Parser::from_args(arguments.into_iter().collect::<Vec<_>>());
     let name = match parser.next() {
         Ok(Some(Short('V') | Long("version"))) => {
-            return Err(EarlyExit::Help(concat!("action-server ", env!("CARGO_PKG_VERSION"), "\n").into()));
+            return Err(EarlyExit::Help(
+                concat!("action-server ", env!("CARGO_PKG_VERSION"), "\n").into(),
+            ));
         }
-        Ok(Some(Short('h') | Long("help"))) => return Err(early_exit(PROGRAM_HELP, ParseError::Help)),
+        Ok(Some(Short('h') | Long("help"))) => {
+            return Err(early_exit(PROGRAM_HELP, ParseError::Help));
+        }
         Ok(Some(Value(name))) => name,
         Ok(Some(other)) => return Err(early_exit(PROGRAM_HELP, other.unexpected().into())),
-        Ok(None) => return Err(early_exit(PROGRAM_HELP, ParseError::Invalid("a command is missing".into()))),
+        Ok(None) => {
+            return Err(early_exit(
+                PROGRAM_HELP,
+                ParseError::Invalid("a command is missing".into()),
+            ));
+        }
         Err(error) => return Err(early_exit(PROGRAM_HELP, error.into())),
     };
     let (help, command) = match name.to_str() {
@@ -98,7 +112,10 @@ fn early_exit(help: &str, error: ParseError) -> EarlyExit {
         ParseError::Invalid(problem) => {
             let usage = help.lines().skip_while(|line| !line.starts_with("Usage: "));
             let usage: Vec<_> = usage.take_while(|line| !line.is_empty()).collect();
-            EarlyExit::Error(format!("error: {problem}\n\n{}\n\nSee --help for details.\n", usage.join("\n")))
+            EarlyExit::Error(format!(
+                "error: {problem}\n\n{}\n\nSee --help for details.\n",
+                usage.join("\n")
+            ))
         }
     }
 }
@@ -118,7 +135,9 @@ impl CommonOptions {
     fn role(&self) -> ProcessRole {
         match self.supervisor {
             None => ProcessRole::Supervisor,
-            Some(pid) => ProcessRole::Server { supervisor: Pid::from_raw(pid) },
+            Some(pid) => ProcessRole::Server {
+                supervisor: Pid::from_raw(pid),
+            },
         }
     }
 }
@@ -158,8 +177,14 @@ fn serve(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
         (Some(path), None) => ListenAddress::Unix(path),
         (None, Some(address)) => ListenAddress::Tcp(address),
     };
-    let role = if detach && !is_detached { ProcessRole::Launcher } else { common.role() };
-    let Some(working_dir) = common.working_dir else { return invalid("--working-dir DIR is missing") };
+    let role = if detach && !is_detached {
+        ProcessRole::Launcher
+    } else {
+        common.role()
+    };
+    let Some(working_dir) = common.working_dir else {
+        return invalid("--working-dir DIR is missing");
+    };
     let config = ServeConfig {
         dialect: ApiDialect::Native,
         address,
@@ -187,7 +212,9 @@ fn v0(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
             Long("working-dir") => common.working_dir = Some(path(parser, "--working-dir")?),
             Long("plugins" | "browsergym-eval-env") => parser.values()?.for_each(drop),
             Long("enable-browser" | "no-enable-browser") => {}
-            Long("username") => username = Some(value(parser, "--username", |text| Ok(text.to_owned()))?),
+            Long("username") => {
+                username = Some(value(parser, "--username", |text| Ok(text.to_owned()))?)
+            }
             Long("user-id") => user_id = Some(value(parser, "--user-id", number)?),
             Long("no-change-timeout") => {
                 common.no_change_timeout = Some(value(parser, "--no-change-timeout", seconds)?);
@@ -203,14 +230,26 @@ fn v0(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
             other => return Err(other.unexpected().into()),
         }
     }
-    let Some(port) = port else { return invalid("PORT is missing") };
+    let Some(port) = port else {
+        return invalid("PORT is missing");
+    };
     let address = SocketAddr::new(host.unwrap_or(LOOPBACK), port);
     let role = common.role();
-    let Some(working_dir) = common.working_dir else { return invalid("--working-dir DIR is missing") };
+    let Some(working_dir) = common.working_dir else {
+        return invalid("--working-dir DIR is missing");
+    };
     if !common.key_stdin && !without_key {
-        return Ok(ProgramCommand::LaunchV0(LaunchConfig { address, working_dir, username, user_id }));
+        return Ok(ProgramCommand::LaunchV0(LaunchConfig {
+            address,
+            working_dir,
+            username,
+            user_id,
+        }));
     }
-    let no_change_timeout = match (common.no_change_timeout, std::env::var_os(NO_CHANGE_TIMEOUT_VARIABLE)) {
+    let no_change_timeout = match (
+        common.no_change_timeout,
+        std::env::var_os(NO_CHANGE_TIMEOUT_VARIABLE),
+    ) {
         (Some(given), _) => given,
         (None, Some(text)) => read(NO_CHANGE_TIMEOUT_VARIABLE, &text, seconds)?,
         (None, None) => NO_CHANGE_TIMEOUT,
@@ -236,12 +275,16 @@ fn dial(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
     while let Some(argument) = parser.next()? {
         match argument {
             Long("socket") => socket = Some(path(parser, "--socket")?),
-            Long("server-pid") => server = Some(Pid::from_raw(value(parser, "--server-pid", number)?)),
+            Long("server-pid") => {
+                server = Some(Pid::from_raw(value(parser, "--server-pid", number)?))
+            }
             Long("help") | Short('h') => return Err(ParseError::Help),
             other => return Err(other.unexpected().into()),
         }
     }
-    let Some(socket) = socket else { return invalid("--socket PATH is missing") };
+    let Some(socket) = socket else {
+        return invalid("--socket PATH is missing");
+    };
     Ok(ProgramCommand::Dial { socket, server })
 }
 
@@ -259,7 +302,11 @@ fn value<T>(
 
 fn path(parser: &mut Parser, name: &str) -> Result<PathBuf, ParseError> {
     let path = parser.value()?;
-    if path.is_empty() { invalid(format!("{name} is empty")) } else { Ok(path.into()) }
+    if path.is_empty() {
+        invalid(format!("{name} is empty"))
+    } else {
+        Ok(path.into())
+    }
 }
 
 fn read<T>(
@@ -270,8 +317,9 @@ fn read<T>(
     match value.to_str() {
         None => invalid(format!("{name} is not UTF-8")),
         Some("") => invalid(format!("{name} is empty")),
-        Some(text) => from_text(text)
-            .map_err(|expected| ParseError::Invalid(format!("{name} {text:?}: expected {expected}"))),
+        Some(text) => from_text(text).map_err(|expected| {
+            ParseError::Invalid(format!("{name} {text:?}: expected {expected}"))
+        }),
     }
 }
 
@@ -299,7 +347,8 @@ fn number<T: FromStr>(text: &str) -> Result<T, Expected> {
 }
 
 fn log_filter(text: &str) -> Result<Targets, Expected> {
-    text.parse().map_err(|_| "a level, or a list like TARGET=LEVEL,TARGET=LEVEL")
+    text.parse()
+        .map_err(|_| "a level, or a list like TARGET=LEVEL,TARGET=LEVEL")
 }
 
 fn log_format(text: &str) -> Result<LogFormat, Expected> {
@@ -312,7 +361,9 @@ fn log_format(text: &str) -> Result<LogFormat, Expected> {
 
 fn seconds(text: &str) -> Result<Duration, Expected> {
     match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= MAX_SECONDS => Ok(Duration::from_secs_f64(seconds)),
+        Ok(seconds) if seconds > 0.0 && seconds <= MAX_SECONDS => {
+            Ok(Duration::from_secs_f64(seconds))
+        }
         Ok(_) => Err("more than 0 seconds and at most ten years"),
         Err(_) => Err("a number of seconds"),
     }
@@ -337,12 +388,23 @@ mod tests {
     #[test]
     fn every_option_in_the_help_is_known() {
         for (command, help) in [("serve", SERVE_HELP), ("v0", V0_HELP), ("dial", DIAL_HELP)] {
-            assert_eq!(parsed(&format!("{command} --help")).err(), Some(EarlyExit::Help(help.into())));
-            assert_eq!(parsed(&format!("help {command}")).err(), Some(EarlyExit::Help(help.into())));
-            assert_eq!(refused(&format!("{command} --nosuch")), "error: invalid option '--nosuch'");
+            assert_eq!(
+                parsed(&format!("{command} --help")).err(),
+                Some(EarlyExit::Help(help.into()))
+            );
+            assert_eq!(
+                parsed(&format!("help {command}")).err(),
+                Some(EarlyExit::Help(help.into()))
+            );
+            assert_eq!(
+                refused(&format!("{command} --nosuch")),
+                "error: invalid option '--nosuch'"
+            );
             let options = help.lines().filter(|line| line.starts_with("  -"));
             let names: Vec<_> = options.flat_map(|line| line.split([' ', ','])).collect();
-            let names = names.iter().filter(|name| name.starts_with("--") && **name != "--help");
+            let names = names
+                .iter()
+                .filter(|name| name.starts_with("--") && **name != "--help");
             assert!(names.clone().count() > 0);
             for name in names {
                 let problem = refused(&format!("{command} {name}"));
@@ -354,7 +416,9 @@ mod tests {
     #[test]
     fn help_fits_into_80_columns() {
         for help in [PROGRAM_HELP, SERVE_HELP, V0_HELP, DIAL_HELP] {
-            let long = help.lines().find(|line| line.len() > 80 && !line.contains("action-server serve"));
+            let long = help
+                .lines()
+                .find(|line| line.len() > 80 && !line.contains("action-server serve"));
             assert_eq!(long, None);
         }
     }
@@ -379,7 +443,10 @@ mod tests {
             refused("serve --listen localhost:1"),
             "error: --listen \"localhost:1\": expected an IP address and a port, as in 127.0.0.1:8000, or a port"
         );
-        assert_eq!(refused("v0 70000"), "error: PORT \"70000\": expected a port, at most 65535");
+        assert_eq!(
+            refused("v0 70000"),
+            "error: PORT \"70000\": expected a port, at most 65535"
+        );
         assert_eq!(refused("help serv"), "error: unknown command serv");
         assert_eq!(refused("dial --socket="), "error: --socket is empty");
         assert_eq!(
@@ -407,9 +474,14 @@ mod tests {
     fn v0_arguments_are_accepted() {
         let line = "v0 8000 --working-dir /w --plugins agent_skills jupyter vscode --username openhands \
                     --user-id 1000 --browsergym-eval-env a b --no-enable-browser";
-        let Ok(ProgramCommand::LaunchV0(config)) = parsed(line) else { panic!("not the launcher") };
+        let Ok(ProgramCommand::LaunchV0(config)) = parsed(line) else {
+            panic!("not the launcher")
+        };
         assert_eq!(config.address, SocketAddr::new(LOOPBACK, 8000));
-        assert_eq!((config.username.as_deref(), config.user_id), (Some("openhands"), Some(1000)));
+        assert_eq!(
+            (config.username.as_deref(), config.user_id),
+            (Some("openhands"), Some(1000))
+        );
         let Ok(ProgramCommand::Serve(ProcessRole::Server { .. }, config)) =
             parsed(&format!("{line} --key-stdin --supervisor 7"))
         else {
@@ -430,7 +502,8 @@ mod tests {
             panic!("not the server")
         };
         assert!(config.is_detached);
-        let Ok(ProgramCommand::LaunchV0(_)) = parsed("v0 --working-dir /w --plugins a b -- 8000") else {
+        let Ok(ProgramCommand::LaunchV0(_)) = parsed("v0 --working-dir /w --plugins a b -- 8000")
+        else {
             panic!("the port is not accepted as the last argument")
         };
     }

@@ -1,5 +1,6 @@
-//! Changes the mode of a file, or of all files in a folder. Links in the folder are skipped: every step opens a name without
-//! following links, so that concurrent changes cannot lead out of the folder.
+//! Changes the mode of a file, or of all files in a folder. Links in the folder are skipped: every
+//! step opens a name without following links, so that concurrent changes cannot lead out of the
+//! folder.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -27,7 +28,12 @@ pub(crate) fn change_mode(
 ) -> Result<ModeChanged, FileError> {
     let failed = |error| FileError::io("set the mode of", path, error);
     let found = files.resolve(path)?;
-    let file = openat(AT_FDCWD, found.path(), OFlag::O_PATH | OFlag::O_CLOEXEC, Bits::empty());
+    let file = openat(
+        AT_FDCWD,
+        found.path(),
+        OFlag::O_PATH | OFlag::O_CLOEXEC,
+        Bits::empty(),
+    );
     let file = file.map_err(|errno| failed(errno.into()))?;
     let mut changed = 0;
     let depth = if request.recursive { MAX_DEPTH } else { 0 };
@@ -105,17 +111,39 @@ mod tests {
         symlink(other.path().join("file"), at("a/link")).unwrap();
         let modes = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
         let before = (modes(other.path()), modes(&other.path().join("file")));
-        let request =
-            ChangeModeRequest { path: String::new(), mode: FileMode::from_bits(0o750), recursive: true };
+        let request = ChangeModeRequest {
+            path: String::new(),
+            mode: FileMode::from_bits(0o750),
+            recursive: true,
+        };
         assert_eq!(
-            change_mode(&Files::unconfined(), &at("a"), &request, &StopSignal::never()).unwrap().changed,
+            change_mode(
+                &Files::unconfined(),
+                &at("a"),
+                &request,
+                &StopSignal::never()
+            )
+            .unwrap()
+            .changed,
             3
         );
-        assert_eq!([modes(&at("a")), modes(&at("a/b")), modes(&at("a/b/file"))], [0o750; 3]);
-        assert_eq!((modes(other.path()), modes(&other.path().join("file"))), before);
-        let one = ChangeModeRequest { mode: FileMode::from_bits(0o700), recursive: false, ..request };
         assert_eq!(
-            change_mode(&Files::unconfined(), &at("a"), &one, &StopSignal::never()).unwrap().changed,
+            [modes(&at("a")), modes(&at("a/b")), modes(&at("a/b/file"))],
+            [0o750; 3]
+        );
+        assert_eq!(
+            (modes(other.path()), modes(&other.path().join("file"))),
+            before
+        );
+        let one = ChangeModeRequest {
+            mode: FileMode::from_bits(0o700),
+            recursive: false,
+            ..request
+        };
+        assert_eq!(
+            change_mode(&Files::unconfined(), &at("a"), &one, &StopSignal::never())
+                .unwrap()
+                .changed,
             1
         );
         assert_eq!([modes(&at("a")), modes(&at("a/b"))], [0o700, 0o750]);

@@ -1,5 +1,5 @@
-//! Reads a file of any length in parts. At most one part is in memory. A file that grows is read up to its length when it was
-//! opened.
+//! Reads a file of any length in parts. At most one part is in memory. A file that grows is read up
+//! to its length when it was opened.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -38,26 +38,42 @@ impl OpenFile {
     pub(crate) fn open(files: &Files, path: &Path) -> Result<Self, FileError> {
         let (file, metadata) = open::regular(&files.resolve(path)?)?;
         let (length, seconds) = (metadata.len(), metadata.mtime());
-        let tag = format!("\"{:x}-{length:x}-{seconds:x}.{:x}\"", metadata.ino(), metadata.mtime_nsec());
+        let tag = format!(
+            "\"{:x}-{length:x}-{seconds:x}.{:x}\"",
+            metadata.ino(),
+            metadata.mtime_nsec()
+        );
         let since_1970 = u64::try_from(seconds).ok().map(Duration::from_secs);
         let modified = since_1970.and_then(|time| SystemTime::UNIX_EPOCH.checked_add(time));
-        Ok(Self { file, length, tag, modified })
+        Ok(Self {
+            file,
+            length,
+            tag,
+            modified,
+        })
     }
 
-    /// Returns the whole file. A file that reports a length of 0, as those of `/proc`, is read to its end.
+    /// Returns the whole file. A file that reports a length of 0, as those of `/proc`, is read to
+    /// its end.
     pub(crate) fn whole(self) -> UnreadFile {
-        UnreadFile { file: self.file, left: (self.length > 0).then_some(self.length) }
+        UnreadFile {
+            file: self.file,
+            left: (self.length > 0).then_some(self.length),
+        }
     }
 
     pub(crate) fn part(mut self, range: Range<u64>) -> io::Result<UnreadFile> {
         self.file.seek(SeekFrom::Start(range.start))?;
-        Ok(UnreadFile { file: self.file, left: Some(range.end - range.start) })
+        Ok(UnreadFile {
+            file: self.file,
+            left: Some(range.end - range.start),
+        })
     }
 }
 
 impl UnreadFile {
-    /// Reads the next part, and returns it with the rest of the file. Fails if the file was truncated concurrently, because
-    /// its length was already sent.
+    /// Reads the next part, and returns it with the rest of the file. Fails if the file was
+    /// truncated concurrently, because its length was already sent.
     pub(crate) fn read(mut self) -> io::Result<(Bytes, Option<Self>)> {
         let part_bytes = self.left.unwrap_or(u64::MAX).min(PART_BYTES as u64);
         let mut part = Vec::with_capacity(usize::try_from(part_bytes).unwrap_or(PART_BYTES));

@@ -17,7 +17,9 @@ pub(crate) enum FileError {
     /// V0's text.
     #[error("ERROR_BINARY_FILE")]
     Binary,
-    #[error("{0} is UTF-16, which cannot be shown or edited; convert it with `iconv -f UTF-16 -t UTF-8`")]
+    #[error(
+        "{0} is UTF-16, which cannot be shown or edited; convert it with `iconv -f UTF-16 -t UTF-8`"
+    )]
     Utf16(PathBuf),
     /// The file has another encoding than the text.
     #[error(
@@ -32,7 +34,10 @@ pub(crate) enum FileError {
     OutsideRoot(PathBuf),
     /// The type or state of the file does not allow the operation.
     #[error("{path} {problem}")]
-    Unfit { path: PathBuf, problem: &'static str },
+    Unfit {
+        path: PathBuf,
+        problem: &'static str,
+    },
     /// An invalid parameter or field of the request.
     #[error("`{name}`: {problem}")]
     Parameter { name: &'static str, problem: String },
@@ -44,7 +49,11 @@ pub(crate) enum FileError {
     TooMany { limit: usize, what: &'static str },
     /// A file operation failed. `operation` is a verb, such as "read".
     #[error("cannot {operation} {path}: {source}")]
-    Io { operation: &'static str, path: PathBuf, source: io::Error },
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
 }
 
 impl FileError {
@@ -54,7 +63,11 @@ impl FileError {
         match source.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Self::NotFound(path),
             io::ErrorKind::IsADirectory => Self::Directory(path),
-            _ => Self::Io { operation, path, source },
+            _ => Self::Io {
+                operation,
+                path,
+                source,
+            },
         }
     }
 
@@ -67,7 +80,10 @@ impl FileError {
                 working_dir.display()
             ),
             Self::Directory(path) => {
-                format!("Path is a directory: {}. You can only {verb} files", path.display())
+                format!(
+                    "Path is a directory: {}. You can only {verb} files",
+                    path.display()
+                )
             }
             other => other.to_string(),
         }

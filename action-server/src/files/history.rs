@@ -29,7 +29,10 @@ impl History {
     /// Adds the content of `file`. Drops the oldest snapshots if a limit is exceeded.
     pub(super) fn push(&mut self, file: &Path, content: Vec<u8>) {
         self.bytes += content.len();
-        self.snapshots.push_back(FileSnapshot { file: file.to_owned(), content });
+        self.snapshots.push_back(FileSnapshot {
+            file: file.to_owned(),
+            content,
+        });
         let mut of_this = self.indices_of(file);
         if let (Some(oldest), MAX_PER_FILE..) = (of_this.next(), of_this.count()) {
             self.remove(oldest);
@@ -46,7 +49,11 @@ impl History {
     }
 
     fn indices_of<'a>(&'a self, file: &'a Path) -> impl Iterator<Item = usize> + 'a {
-        self.snapshots.iter().enumerate().filter(move |(_, snapshot)| snapshot.file == file).map(|(at, _)| at)
+        self.snapshots
+            .iter()
+            .enumerate()
+            .filter(move |(_, snapshot)| snapshot.file == file)
+            .map(|(at, _)| at)
     }
 
     fn remove(&mut self, at: usize) -> Option<Vec<u8>> {
@@ -66,7 +73,9 @@ mod tests {
         let mut history = History::default();
         history.push(other, b"other".to_vec());
         (0..15_u8).for_each(|n| history.push(one, vec![n]));
-        let undone: Vec<u8> = std::iter::from_fn(|| history.pop(one)).map(|content| content[0]).collect();
+        let undone: Vec<u8> = std::iter::from_fn(|| history.pop(one))
+            .map(|content| content[0])
+            .collect();
         assert_eq!(undone, (5..15).rev().collect::<Vec<u8>>());
         assert_eq!(history.pop(other), Some(b"other".to_vec()));
         assert_eq!(history.bytes, 0);

@@ -20,9 +20,15 @@ pub(super) struct Lines<'a> {
 
 impl<'a> Lines<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        let after_newlines =
-            bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
-        let starts = std::iter::once(0).chain(after_newlines).filter(|start| *start < bytes.len()).collect();
+        let after_newlines = bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\n')
+            .map(|(at, _)| at + 1);
+        let starts = std::iter::once(0)
+            .chain(after_newlines)
+            .filter(|start| *start < bytes.len())
+            .collect();
         Self { bytes, starts }
     }
 
@@ -37,7 +43,9 @@ impl<'a> Lines<'a> {
 
     /// Returns the index of the line that contains the byte at `offset`.
     pub(super) fn index_at(&self, offset: usize) -> usize {
-        self.starts.partition_point(|start| *start <= offset).saturating_sub(1)
+        self.starts
+            .partition_point(|start| *start <= offset)
+            .saturating_sub(1)
     }
 
     /// Returns a line without its line end and byte order mark.
@@ -45,10 +53,15 @@ impl<'a> Lines<'a> {
         let line = &self.bytes[self.start(index)..self.start(index + 1)];
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if index == 0 { line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line) } else { line }
+        if index == 0 {
+            line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line)
+        } else {
+            line
+        }
     }
 
-    /// Returns all lines as V0's `cat -n` shows a whole file: an empty line follows the last line end.
+    /// Returns all lines as V0's `cat -n` shows a whole file: an empty line follows the last line
+    /// end.
     pub(super) fn numbered_whole(&self) -> String {
         let ends_with_empty_line = self.bytes.last().is_none_or(|byte| *byte == b'\n');
         self.numbered_lines(0..self.count() + usize::from(ends_with_empty_line))
@@ -87,14 +100,23 @@ impl<'a> Lines<'a> {
 
 /// Returns the offset at which a first line is inserted: after the byte order mark.
 pub(super) fn after_mark(bytes: &[u8]) -> usize {
-    if bytes.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        BYTE_ORDER_MARK.len()
+    } else {
+        0
+    }
 }
 
-/// Converts the line ends of `text` to `\r\n` if those of `file` are, and `text` only contains `\n`, as models write it.
+/// Converts the line ends of `text` to `\r\n` if those of `file` are, and `text` only contains
+/// `\n`, as models write it.
 pub(super) fn with_line_ends_of(file: &[u8], text: &str) -> String {
     let first = file.iter().position(|byte| *byte == b'\n');
     let is_crlf = first.is_some_and(|at| at > 0 && file[at - 1] == b'\r');
-    if is_crlf && !text.contains('\r') { text.replace('\n', "\r\n") } else { text.to_owned() }
+    if is_crlf && !text.contains('\r') {
+        text.replace('\n', "\r\n")
+    } else {
+        text.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -105,7 +127,13 @@ mod tests {
     fn last_line_is_counted_when_it_has_no_line_end() {
         let count = |text: &[u8]| Lines::new(text).count();
         assert_eq!(
-            [count(b""), count(b"a"), count(b"a\n"), count(b"a\n\n"), count(b"a\nb")],
+            [
+                count(b""),
+                count(b"a"),
+                count(b"a\n"),
+                count(b"a\n\n"),
+                count(b"a\nb")
+            ],
             [0, 1, 1, 2, 2]
         );
     }
@@ -113,8 +141,14 @@ mod tests {
     #[test]
     fn line_ends_and_byte_order_mark_are_not_shown() {
         let lines = Lines::new(b"\xef\xbb\xbfa\tb\r\n\xffc\nlast");
-        assert_eq!(lines.numbered(0..9), "     1\ta\tb\n     2\t\u{fffd}c\n     3\tlast\n");
-        assert_eq!([lines.index_at(0), lines.index_at(8), lines.index_at(99)], [0, 1, 2]);
+        assert_eq!(
+            lines.numbered(0..9),
+            "     1\ta\tb\n     2\t\u{fffd}c\n     3\tlast\n"
+        );
+        assert_eq!(
+            [lines.index_at(0), lines.index_at(8), lines.index_at(99)],
+            [0, 1, 2]
+        );
     }
 
     #[test]
@@ -129,7 +163,10 @@ mod tests {
     fn long_output_is_clipped_with_a_note() {
         let text = "0123456789\n".repeat(3_000);
         let shown = Lines::new(text.as_bytes()).numbered(0..3_000);
-        assert!(shown.contains("<response clipped><NOTE>Clipped in line 1455 of 3000."), "{shown}");
+        assert!(
+            shown.contains("<response clipped><NOTE>Clipped in line 1455 of 3000."),
+            "{shown}"
+        );
         let one_line = "x".repeat(20_000);
         let shown = Lines::new(one_line.as_bytes()).numbered(0..1);
         assert!(shown.contains(CLIPPED) && shown.len() < 17_000);

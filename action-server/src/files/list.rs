@@ -1,4 +1,5 @@
-//! Lists a folder level by level. If there are too many entries, those of the upper levels are listed.
+//! Lists a folder level by level. If there are too many entries, those of the upper levels are
+//! listed.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -26,15 +27,27 @@ pub(crate) fn list(
     stop: &StopSignal,
 ) -> Result<FileList, FileError> {
     let root = files.resolve(path)?;
-    let metadata = root.metadata().map_err(|error| FileError::io("inspect", path, error))?;
+    let metadata = root
+        .metadata()
+        .map_err(|error| FileError::io("inspect", path, error))?;
     if !metadata.is_dir() {
-        return Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" });
+        return Err(FileError::Unfit {
+            path: path.to_owned(),
+            problem: "is not a folder",
+        });
     }
-    let mut list = FileList { entries: Vec::new(), truncated: false };
+    let mut list = FileList {
+        entries: Vec::new(),
+        truncated: false,
+    };
     let mut folders = VecDeque::from([(PathBuf::new(), query.depth)]);
     while let Some((below, depth)) = folders.pop_front() {
-        let Some(deeper) = depth.checked_sub(1) else { continue };
-        let opened = root.folder(&below).and_then(|folder| Ok((names(&folder, query.hidden, stop)?, folder)));
+        let Some(deeper) = depth.checked_sub(1) else {
+            continue;
+        };
+        let opened = root
+            .folder(&below)
+            .and_then(|folder| Ok((names(&folder, query.hidden, stop)?, folder)));
         let (names, folder) = match opened {
             Ok(opened) => opened,
             Err(_) if !below.as_os_str().is_empty() => continue,
@@ -49,7 +62,9 @@ pub(crate) fn list(
             let resolved = folder.path().join(&name);
             let below = below.join(name);
             // Skipped if it was removed concurrently.
-            let Some(entry) = describe(&resolved, &below) else { continue };
+            let Some(entry) = describe(&resolved, &below) else {
+                continue;
+            };
             if entry.kind == protocol::sandbox_api::FileKind::Directory {
                 folders.push_back((below, deeper));
             }
@@ -63,7 +78,11 @@ pub(crate) fn list(
 /// Describes an entry: the file at `path`, which is `below` in the listed folder.
 pub(super) fn describe(path: &Path, below: &Path) -> Option<FileStatus> {
     let metadata = fs::symlink_metadata(path).ok()?;
-    Some(status::describe(below.to_string_lossy().into_owned(), path, &metadata))
+    Some(status::describe(
+        below.to_string_lossy().into_owned(),
+        path,
+        &metadata,
+    ))
 }
 
 struct FolderNames {
@@ -71,10 +90,15 @@ struct FolderNames {
     is_cut: bool,
 }
 
-fn names(folder: &ResolvedPath, is_hidden_shown: bool, stop: &StopSignal) -> io::Result<FolderNames> {
+fn names(
+    folder: &ResolvedPath,
+    is_hidden_shown: bool,
+    stop: &StopSignal,
+) -> io::Result<FolderNames> {
     let entries = fs::read_dir(folder.path())?;
-    let names =
-        entries.map_while(|entry| if stop.is_set() { None } else { Some(entry) }).filter_map(Result::ok);
+    let names = entries
+        .map_while(|entry| if stop.is_set() { None } else { Some(entry) })
+        .filter_map(Result::ok);
     let shown = names
         .map(|entry| entry.file_name())
         .filter(|name| is_hidden_shown || !name.as_encoded_bytes().starts_with(b"."));
@@ -93,14 +117,21 @@ mod tests {
         list(
             &Files::unconfined(),
             folder,
-            &ListQuery { path: String::new(), depth, hidden },
+            &ListQuery {
+                path: String::new(),
+                depth,
+                hidden,
+            },
             &StopSignal::never(),
         )
         .unwrap()
     }
 
     fn paths(list: &FileList) -> Vec<&str> {
-        list.entries.iter().map(|entry| entry.path.as_str()).collect()
+        list.entries
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .collect()
     }
 
     #[test]
@@ -112,20 +143,38 @@ mod tests {
         fs::write(dir.path().join("a"), "12").unwrap();
         std::os::unix::fs::symlink("b", dir.path().join("link")).unwrap();
         assert_eq!(paths(&listed(dir.path(), 1, false)), ["a", "b", "link"]);
-        assert_eq!(paths(&listed(dir.path(), 2, false)), ["a", "b", "b/deep", "link"]);
+        assert_eq!(
+            paths(&listed(dir.path(), 2, false)),
+            ["a", "b", "b/deep", "link"]
+        );
         assert_eq!(
             paths(&listed(dir.path(), 9, true)),
-            [".hidden", ".hidden/x", "a", "b", "b/deep", "b/deep/deeper", "link"]
+            [
+                ".hidden",
+                ".hidden/x",
+                "a",
+                "b",
+                "b/deep",
+                "b/deep/deeper",
+                "link"
+            ]
         );
         assert_eq!(paths(&listed(dir.path(), 0, true)), [""; 0]);
         let list = listed(dir.path(), 1, false);
-        assert_eq!((list.entries[0].size, list.entries[2].target.as_deref()), (2, Some("b")));
+        assert_eq!(
+            (list.entries[0].size, list.entries[2].target.as_deref()),
+            (2, Some("b"))
+        );
         let file = list_error(&dir.path().join("a"));
         assert!(matches!(file, FileError::Unfit { .. }), "{file}");
     }
 
     fn list_error(path: &Path) -> FileError {
-        let query = ListQuery { path: String::new(), depth: 1, hidden: false };
+        let query = ListQuery {
+            path: String::new(),
+            depth: 1,
+            hidden: false,
+        };
         list(&Files::unconfined(), path, &query, &StopSignal::never()).unwrap_err()
     }
 

@@ -18,7 +18,11 @@ pub(crate) fn make_folder(
     request: &MakeFolderRequest,
 ) -> Result<(FileStatus, bool), FileError> {
     let named = files.resolve_name(path)?;
-    let resolved = if request.parents { named.with_parents()? } else { Cow::Borrowed(&named) };
+    let resolved = if request.parents {
+        named.with_parents()?
+    } else {
+        Cow::Borrowed(&named)
+    };
     let is_new = match fs::create_dir(resolved.path()) {
         Ok(()) => true,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

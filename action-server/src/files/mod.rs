@@ -1,10 +1,12 @@
-//! Files of the sandbox, one operation per module. All functions block and must run in blocking threads.
+//! Files of the sandbox, one operation per module. All functions block and must run in blocking
+//! threads.
 //!
-//! Actions read, view, write and edit files as a whole, with at most [`MAX_FILE_BYTES`] in memory. The routes of `/v1/files`
-//! transfer files of any length in parts, list, move, search, pack and watch them. Contents are bytes: an edit does not change
-//! other parts of a file, even if they are not UTF-8. Pipes and devices are never opened for reading. The system denies what
-//! the server's user may not access. With a [`Root`], everything outside of it is denied too. The root protects a host that
-//! exposes this interface to others; it does not confine the agent, which has a shell.
+//! Actions read, view, write and edit files as a whole, with at most [`MAX_FILE_BYTES`] in memory.
+//! The routes of `/v1/files` transfer files of any length in parts, list, move, search, pack and
+//! watch them. Contents are bytes: an edit does not change other parts of a file, even if they are
+//! not UTF-8. Pipes and devices are never opened for reading. The system denies what the server's
+//! user may not access. With a [`Root`], everything outside of it is denied too. The root protects
+//! a host that exposes this interface to others; it does not confine the agent, which has a shell.
 
 mod beneath;
 mod change_mode;
@@ -63,14 +65,15 @@ pub(crate) use tree::{ArchiveLimits, BodyPart, open_folder, pack, unpack};
 pub(crate) use upload::Upload;
 pub(crate) use watch::{KernelEvents, WatchSource, Watcher};
 
-/// Maximum size of a file in memory. Longer than any source file. Twice the size, as with JSON escapes, fits in a frame, unless
-/// the file is full of control characters.
+/// Maximum size of a file in memory. Longer than any source file. Twice the size, as with JSON
+/// escapes, fits in a frame, unless the file is full of control characters.
 const MAX_FILE_BYTES: usize = 10 << 20;
 
 /// Number of locks. Two files rarely share one.
 const LOCK_SLOTS: usize = 64;
 
-/// State of file operations: the root, the undo history, and locks against concurrent changes of one file.
+/// State of file operations: the root, the undo history, and locks against concurrent changes of
+/// one file.
 #[derive(Debug)]
 pub(crate) struct Files {
     root: Option<Arc<Root>>,
@@ -83,13 +86,16 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Confines access to `root` if there is one. It must contain `working_dir`, which relative paths refer to at first.
+    /// Confines access to `root` if there is one. It must contain `working_dir`, which relative
+    /// paths refer to at first.
     pub(crate) fn confined(
         root: Option<&Path>,
         working_dir: &Path,
         environment: Environment,
     ) -> anyhow::Result<Self> {
-        let root = root.map(|root| Root::around(working_dir, root)).transpose()?;
+        let root = root
+            .map(|root| Root::around(working_dir, root))
+            .transpose()?;
         Ok(Self::new(root.map(Arc::new), environment))
     }
 
@@ -109,7 +115,8 @@ impl Files {
         }
     }
 
-    /// Makes the path of a request absolute. `~` is the home of the shell, relative paths refer to `working_dir`.
+    /// Makes the path of a request absolute. `~` is the home of the shell, relative paths refer to
+    /// `working_dir`.
     pub(crate) fn absolute(&self, path: &str, working_dir: &Path) -> PathBuf {
         path::resolve(path, working_dir, &self.environment.home())
     }
@@ -127,7 +134,12 @@ impl Files {
 
     /// Writes a whole file, or replaces some of its lines.
     pub(crate) fn write(&self, action: &WriteAction, working_dir: &Path) -> Observation {
-        write::observe(self, &self.absolute(&action.path, working_dir), action, working_dir)
+        write::observe(
+            self,
+            &self.absolute(&action.path, working_dir),
+            action,
+            working_dir,
+        )
     }
 
     /// Performs a command of the editor.
@@ -161,7 +173,8 @@ impl Files {
 
     /// Returns whether the path is a folder, following links.
     fn is_folder(&self, path: &Path) -> bool {
-        self.resolve(path).is_ok_and(|found| found.metadata().is_ok_and(|metadata| metadata.is_dir()))
+        self.resolve(path)
+            .is_ok_and(|found| found.metadata().is_ok_and(|metadata| metadata.is_dir()))
     }
 
     fn history(&self) -> MutexGuard<'_, History> {
@@ -172,6 +185,8 @@ impl Files {
     fn lock(&self, target: &ResolvedPath) -> MutexGuard<'_, ()> {
         let slot = self.slots.hash_one(target.key()) % LOCK_SLOTS as u64;
         let slot = usize::try_from(slot).unwrap_or_default();
-        self.locks[slot].lock().unwrap_or_else(PoisonError::into_inner)
+        self.locks[slot]
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -14,7 +14,8 @@ use super::resolved_path::ResolvedPath;
 /// Number of bytes that are checked to distinguish text from binary files.
 const SNIFFED_BYTES: usize = 8 << 10;
 
-/// Opens a file for reading. The type is checked on the open file, so that it cannot be exchanged after the check.
+/// Opens a file for reading. The type is checked on the open file, so that it cannot be exchanged
+/// after the check.
 pub(super) fn regular(resolved: &ResolvedPath) -> Result<(File, Metadata), FileError> {
     open(OpenOptions::new().read(true), resolved)
 }
@@ -30,7 +31,11 @@ pub(super) fn text(resolved: &ResolvedPath) -> Result<Vec<u8>, FileError> {
     if is_utf16(&bytes) {
         return Err(FileError::Utf16(resolved.display_path().to_owned()));
     }
-    if is_binary(&bytes) { Err(FileError::Binary) } else { Ok(bytes) }
+    if is_binary(&bytes) {
+        Err(FileError::Binary)
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// Reads a file of any kind.
@@ -42,7 +47,10 @@ pub(super) fn whole(resolved: &ResolvedPath) -> Result<Vec<u8>, FileError> {
         .read_to_end(&mut bytes)
         .map_err(|error| FileError::io("read", resolved.display_path(), error))?;
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(FileError::TooLarge { path: resolved.display_path().to_owned(), limit: MAX_FILE_BYTES });
+        return Err(FileError::TooLarge {
+            path: resolved.display_path().to_owned(),
+            limit: MAX_FILE_BYTES,
+        });
     }
     Ok(bytes)
 }
@@ -53,9 +61,16 @@ pub(super) fn is_binary(bytes: &[u8]) -> bool {
 }
 
 fn open(options: &mut OpenOptions, resolved: &ResolvedPath) -> Result<(File, Metadata), FileError> {
-    let links = if resolved.is_followed() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
+    let links = if resolved.is_followed() {
+        OFlag::empty()
+    } else {
+        OFlag::O_NOFOLLOW
+    };
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | links;
-    let (opened, path) = (options.custom_flags(flags.bits()).open(resolved.path()), resolved.display_path());
+    let (opened, path) = (
+        options.custom_flags(flags.bits()).open(resolved.path()),
+        resolved.display_path(),
+    );
     let file = match opened {
         Ok(file) => file,
         // A socket, or a pipe without a reader.
@@ -64,7 +79,9 @@ fn open(options: &mut OpenOptions, resolved: &ResolvedPath) -> Result<(File, Met
         }
         Err(error) => return Err(FileError::io("open", path, error)),
     };
-    let metadata = file.metadata().map_err(|error| FileError::io("inspect", path, error))?;
+    let metadata = file
+        .metadata()
+        .map_err(|error| FileError::io("inspect", path, error))?;
     match metadata.file_type() {
         kind if kind.is_file() => Ok((file, metadata)),
         kind if kind.is_dir() => Err(FileError::Directory(path.to_owned())),
@@ -85,15 +102,31 @@ mod tests {
         let pipe = dir.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert!(matches!(whole(&pipe), Err(FileError::Special(_))));
-        assert!(matches!(regular_for_writing(&ResolvedPath::unconfined(pipe)), Err(FileError::Special(_))));
-        assert!(matches!(whole(Path::new("/dev/zero")), Err(FileError::Special(_))));
+        assert!(matches!(
+            regular_for_writing(&ResolvedPath::unconfined(pipe)),
+            Err(FileError::Special(_))
+        ));
+        assert!(matches!(
+            whole(Path::new("/dev/zero")),
+            Err(FileError::Special(_))
+        ));
         assert!(matches!(whole(dir.path()), Err(FileError::Directory(_))));
-        assert!(matches!(whole(Path::new("/etc/passwd/x")), Err(FileError::NotFound(_))));
-        assert!(matches!(whole(Path::new("/a\0b")), Err(FileError::Io { .. })));
+        assert!(matches!(
+            whole(Path::new("/etc/passwd/x")),
+            Err(FileError::NotFound(_))
+        ));
+        assert!(matches!(
+            whole(Path::new("/a\0b")),
+            Err(FileError::Io { .. })
+        ));
     }
 
     #[test]
     fn file_is_read_when_it_reports_no_length() {
-        assert!(!whole(&ResolvedPath::unconfined("/proc/self/status".into())).unwrap().is_empty());
+        assert!(
+            !whole(&ResolvedPath::unconfined("/proc/self/status".into()))
+                .unwrap()
+                .is_empty()
+        );
     }
 }

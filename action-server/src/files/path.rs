@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 /// Maximum number of links, as in the kernel. Longer chains are loops.
 pub(super) const MAX_LINKS: usize = 40;
 
-/// Makes a path absolute. A relative path refers to the shell's working directory, and `~` to `home`, as in a shell: a model that
-/// writes it means no folder of that name. `..` is not removed, because its meaning depends on links.
+/// Makes a path absolute. A relative path refers to the shell's working directory, and `~` to
+/// `home`, as in a shell: a model that writes it means no folder of that name. `..` is not removed,
+/// because its meaning depends on links.
 pub(super) fn resolve(path: &str, working_dir: &Path, home: &Path) -> PathBuf {
     let path = match path.strip_prefix('~') {
         Some(below) if below.is_empty() || below.starts_with('/') => {

@@ -15,7 +15,8 @@ pub(crate) enum RequestedRange {
 
 /// Parses `bytes=FIRST-LAST`, `bytes=FIRST-` and `bytes=-COUNT`.
 pub(crate) fn requested_range(header: Option<&str>, length: u64) -> RequestedRange {
-    let Some((first, last)) = header.and_then(|header| header.trim().strip_prefix("bytes=")?.split_once('-'))
+    let Some((first, last)) =
+        header.and_then(|header| header.trim().strip_prefix("bytes=")?.split_once('-'))
     else {
         return RequestedRange::Whole;
     };
@@ -25,7 +26,11 @@ pub(crate) fn requested_range(header: Option<&str>, length: u64) -> RequestedRan
         (None, Some(count)) if first.trim().is_empty() => length.saturating_sub(count)..length,
         _ => return RequestedRange::Whole,
     };
-    if range.is_empty() { RequestedRange::Outside } else { RequestedRange::Part(range) }
+    if range.is_empty() {
+        RequestedRange::Outside
+    } else {
+        RequestedRange::Part(range)
+    }
 }
 
 /// Numbers that are too large are replaced by the maximum.
@@ -46,16 +51,32 @@ mod tests {
         assert_eq!(requested_range("bytes=2-"), RequestedRange::Part(2..10));
         assert_eq!(requested_range("bytes=-3"), RequestedRange::Part(7..10));
         assert_eq!(requested_range("bytes=-30"), RequestedRange::Part(0..10));
-        assert_eq!(requested_range("bytes=5-99999999999999999999999"), RequestedRange::Part(5..10));
+        assert_eq!(
+            requested_range("bytes=5-99999999999999999999999"),
+            RequestedRange::Part(5..10)
+        );
         assert_eq!(requested_range("bytes=10-"), RequestedRange::Outside);
-        assert_eq!(requested_range("bytes=99999999999999999999999-"), RequestedRange::Outside);
+        assert_eq!(
+            requested_range("bytes=99999999999999999999999-"),
+            RequestedRange::Outside
+        );
         assert_eq!(requested_range("bytes=-0"), RequestedRange::Outside);
-        for whole in
-            ["bytes=0-1,3-4", "bytes=", "bytes=-", "bytes=3-2", "bytes=+1-2", "bytes=a-b", "lines=1-2", ""]
-        {
+        for whole in [
+            "bytes=0-1,3-4",
+            "bytes=",
+            "bytes=-",
+            "bytes=3-2",
+            "bytes=+1-2",
+            "bytes=a-b",
+            "lines=1-2",
+            "",
+        ] {
             assert_eq!(requested_range(whole), RequestedRange::Whole, "{whole}");
         }
-        assert_eq!(super::requested_range(Some("bytes=0-"), 0), RequestedRange::Outside);
+        assert_eq!(
+            super::requested_range(Some("bytes=0-"), 0),
+            RequestedRange::Outside
+        );
         assert_eq!(super::requested_range(None, 10), RequestedRange::Whole);
     }
 }

@@ -1,5 +1,5 @@
-//! Reads the text of a file or of some of its lines, and media as data URLs. Output beyond [`MAX_FILE_BYTES`] is cut, with a
-//! note.
+//! Reads the text of a file or of some of its lines, and media as data URLs. Output beyond
+//! [`MAX_FILE_BYTES`] is cut, with a note.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _};
@@ -12,11 +12,19 @@ use protocol::observation::ReadObservation;
 use super::error::FileError;
 use super::{Files, MAX_FILE_BYTES, encoding, media, open};
 
-pub(super) fn observe(files: &Files, path: &Path, action: &ReadAction, working_dir: &Path) -> Observation {
+pub(super) fn observe(
+    files: &Files,
+    path: &Path,
+    action: &ReadAction,
+    working_dir: &Path,
+) -> Observation {
     match content(files, path, action) {
         Ok(content) => Observation::new(
             content,
-            ReadObservation { path: path.display().to_string(), impl_source: FileImplementation::Default },
+            ReadObservation {
+                path: path.display().to_string(),
+                impl_source: FileImplementation::Default,
+            },
         ),
         Err(error) => Observation::error(error.to_observation_text("read", working_dir), ""),
     }
@@ -28,7 +36,8 @@ fn content(files: &Files, path: &Path, action: &ReadAction) -> Result<String, Fi
         return Ok(media::data_url(media_type, &open::whole(&resolved)?));
     }
     let (file, _) = open::regular(&resolved)?;
-    let slice = LineSlice::read(file, action).map_err(|error| FileError::io("read", path, error))?;
+    let slice =
+        LineSlice::read(file, action).map_err(|error| FileError::io("read", path, error))?;
     if action.start <= 0 && encoding::is_utf16(&slice.bytes) {
         return Err(FileError::Utf16(path.to_owned()));
     }
@@ -50,7 +59,8 @@ struct LineSlice {
 }
 
 impl LineSlice {
-    /// Skips the lines before the slice without storing them, so that the end of a long log can be read.
+    /// Skips the lines before the slice without storing them, so that the end of a long log can be
+    /// read.
     fn read(file: File, action: &ReadAction) -> io::Result<Self> {
         let first = usize::try_from(action.start).unwrap_or(0);
         // A negative end means the end of the file.

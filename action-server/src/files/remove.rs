@@ -10,11 +10,14 @@ use super::error::FileError;
 pub(crate) fn remove(files: &Files, path: &Path, is_recursive: bool) -> Result<(), FileError> {
     let resolved = files.resolve_name(path)?;
     if !resolved.has_name() {
-        return Err(FileError::Unfit { path: path.to_owned(), problem: "cannot be removed: it has no name" });
+        return Err(FileError::Unfit {
+            path: path.to_owned(),
+            problem: "cannot be removed: it has no name",
+        });
     }
     let _lock = files.lock(&resolved);
-    let metadata =
-        fs::symlink_metadata(resolved.path()).map_err(|error| FileError::io("inspect", path, error))?;
+    let metadata = fs::symlink_metadata(resolved.path())
+        .map_err(|error| FileError::io("inspect", path, error))?;
     let removed = match (metadata.is_dir(), is_recursive) {
         (false, _) => fs::remove_file(resolved.path()),
         (true, false) => fs::remove_dir(resolved.path()),

@@ -14,11 +14,19 @@ use super::resolved_path::ResolvedPath;
 use super::temporary::TemporaryFile;
 use super::{Files, open, status};
 
-pub(crate) fn rename(files: &Files, from: &Path, to: &Path, is_over: bool) -> Result<FileStatus, FileError> {
+pub(crate) fn rename(
+    files: &Files,
+    from: &Path,
+    to: &Path,
+    is_over: bool,
+) -> Result<FileStatus, FileError> {
     let (from, to) = (&files.resolve_name(from)?, &files.resolve_name(to)?);
     if let Some(root) = [from, to].into_iter().find(|resolved| resolved.is_open()) {
         let problem = "cannot be moved or replaced: it has no name beneath the root";
-        return Err(FileError::Unfit { path: root.display_path().to_owned(), problem });
+        return Err(FileError::Unfit {
+            path: root.display_path().to_owned(),
+            problem,
+        });
     }
     let metadata = fs::symlink_metadata(from.path());
     let metadata = metadata.map_err(|error| FileError::io("move", from.display_path(), error))?;
@@ -26,7 +34,9 @@ pub(crate) fn rename(files: &Files, from: &Path, to: &Path, is_over: bool) -> Re
     let to = &*to.with_parents()?;
     match renamed(from, to, is_over) {
         Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => across(from, to, is_over, &metadata)?,
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+            across(from, to, is_over, &metadata)?
+        }
         Err(error) => return Err(to_file_error(from, to, error)),
     }
     status::name_status(to)
@@ -36,12 +46,20 @@ fn renamed(from: &ResolvedPath, to: &ResolvedPath, is_over: bool) -> io::Result<
     if is_over {
         return fs::rename(from.path(), to.path());
     }
-    match renameat2(AT_FDCWD, from.path(), AT_FDCWD, to.path(), RenameFlags::RENAME_NOREPLACE) {
+    match renameat2(
+        AT_FDCWD,
+        from.path(),
+        AT_FDCWD,
+        to.path(),
+        RenameFlags::RENAME_NOREPLACE,
+    ) {
         // Some file systems do not support the flag; then a check before the rename must do.
         Err(Errno::EINVAL | Errno::ENOSYS) if fs::symlink_metadata(to.path()).is_err() => {
             fs::rename(from.path(), to.path())
         }
-        Err(Errno::EINVAL | Errno::ENOSYS) if !to.display_path().starts_with(from.display_path()) => {
+        Err(Errno::EINVAL | Errno::ENOSYS)
+            if !to.display_path().starts_with(from.display_path()) =>
+        {
             Err(io::ErrorKind::AlreadyExists.into())
         }
         result => result.map_err(io::Error::from),
@@ -55,8 +73,12 @@ fn across(
     metadata: &Metadata,
 ) -> Result<(), FileError> {
     if !metadata.is_file() {
-        let problem = "is on another file system, to which only files can be moved; use the routes of trees";
-        return Err(FileError::Unfit { path: from.display_path().to_owned(), problem });
+        let problem =
+            "is on another file system, to which only files can be moved; use the routes of trees";
+        return Err(FileError::Unfit {
+            path: from.display_path().to_owned(),
+            problem,
+        });
     }
     let (mut source, metadata) = open::regular(from)?;
     let mut copied = || -> io::Result<()> {
@@ -72,7 +94,10 @@ fn across(
 
 fn to_file_error(from: &ResolvedPath, to: &ResolvedPath, error: io::Error) -> FileError {
     let (from, to) = (from.display_path(), to.display_path());
-    let unfit = |path: &Path, problem| FileError::Unfit { path: path.to_owned(), problem };
+    let unfit = |path: &Path, problem| FileError::Unfit {
+        path: path.to_owned(),
+        problem,
+    };
     match error.kind() {
         io::ErrorKind::AlreadyExists => FileError::Exists(to.to_owned()),
         io::ErrorKind::DirectoryNotEmpty => unfit(to, "is a folder that is not empty"),
@@ -95,30 +120,54 @@ mod tests {
         fs::write(at("b"), "b").unwrap();
         fs::create_dir(at("full")).unwrap();
         fs::write(at("full/x"), "x").unwrap();
-        assert!(matches!(rename(&files, &at("a"), &at("b"), false), Err(FileError::Exists(_))));
-        assert!(matches!(rename(&files, &at("a"), &at("full"), true), Err(FileError::Unfit { .. })));
+        assert!(matches!(
+            rename(&files, &at("a"), &at("b"), false),
+            Err(FileError::Exists(_))
+        ));
+        assert!(matches!(
+            rename(&files, &at("a"), &at("full"), true),
+            Err(FileError::Unfit { .. })
+        ));
         assert!(matches!(
             rename(&files, &at("full"), &at("full/in/it"), false),
             Err(FileError::Unfit { .. })
         ));
-        assert!(matches!(rename(&files, &at("missing"), &at("c"), false), Err(FileError::NotFound(_))));
-        assert_eq!(rename(&files, &at("a"), &at("b"), true).unwrap().path, at("b").to_string_lossy());
-        assert_eq!((fs::read(at("b")).unwrap(), at("a").exists()), (b"a".to_vec(), false));
+        assert!(matches!(
+            rename(&files, &at("missing"), &at("c"), false),
+            Err(FileError::NotFound(_))
+        ));
+        assert_eq!(
+            rename(&files, &at("a"), &at("b"), true).unwrap().path,
+            at("b").to_string_lossy()
+        );
+        assert_eq!(
+            (fs::read(at("b")).unwrap(), at("a").exists()),
+            (b"a".to_vec(), false)
+        );
         rename(&files, &at("full"), &at("new/folder"), false).unwrap();
         assert_eq!(fs::read(at("new/folder/x")).unwrap(), b"x");
     }
 
     #[test]
     fn file_is_moved_to_another_file_system() {
-        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
+        let (dir, other) = (
+            tempfile::tempdir().unwrap(),
+            tempfile::tempdir_in("/dev/shm").unwrap(),
+        );
         let (from, to) = (dir.path().join("a"), other.path().join("b"));
         fs::write(&from, "a").unwrap();
         let metadata = fs::metadata(&from).unwrap();
         let resolved = |path: &Path| ResolvedPath::unconfined(path.to_owned());
         // Tests the function directly, in case both folders are on one file system.
         across(&resolved(&from), &resolved(&to), false, &metadata).unwrap();
-        assert_eq!((fs::read(&to).unwrap(), from.exists()), (b"a".to_vec(), false));
-        assert_eq!(fs::metadata(&to).unwrap().permissions(), metadata.permissions());
+        assert_eq!(
+            (fs::read(&to).unwrap(), from.exists()),
+            (b"a".to_vec(), false)
+        );
+        assert_eq!(
+            fs::metadata(&to).unwrap().permissions(),
+            metadata.permissions()
+        );
         fs::write(&from, "c").unwrap();
         assert!(matches!(
             across(&resolved(&from), &resolved(&to), false, &metadata),

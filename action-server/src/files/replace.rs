@@ -1,4 +1,5 @@
-//! Replaces the content of a file, atomically if the folder allows it. Mode, owner and hard links are kept.
+//! Replaces the content of a file, atomically if the folder allows it. Mode, owner and hard links
+//! are kept.
 
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, Write as _};
@@ -11,7 +12,8 @@ use super::open;
 use super::resolved_path::ResolvedPath;
 use super::temporary::TemporaryFile;
 
-/// Replaces or creates a file. `target` has no links (see `path::follow`). Missing folders are created.
+/// Replaces or creates a file. `target` has no links (see `path::follow`). Missing folders are
+/// created.
 pub(super) fn replace(target: &ResolvedPath, content: &[u8]) -> Result<(), FileError> {
     match existing(target)? {
         None => {
@@ -23,13 +25,20 @@ pub(super) fn replace(target: &ResolvedPath, content: &[u8]) -> Result<(), FileE
     }
 }
 
-/// Returns the metadata of the existing file. `None` if there is none; an error if it may not be replaced.
+/// Returns the metadata of the existing file. `None` if there is none; an error if it may not be
+/// replaced.
 pub(super) fn existing(target: &ResolvedPath) -> Result<Option<Metadata>, FileError> {
     let display_path = target.display_path();
-    let found = target.pin().and_then(|found| Ok((found.metadata()?, found)));
+    let found = target
+        .pin()
+        .and_then(|found| Ok((found.metadata()?, found)));
     match found {
-        Ok((metadata, _)) if metadata.is_dir() => Err(FileError::Directory(display_path.to_owned())),
-        Ok((metadata, _)) if !metadata.is_file() => Err(FileError::Special(display_path.to_owned())),
+        Ok((metadata, _)) if metadata.is_dir() => {
+            Err(FileError::Directory(display_path.to_owned()))
+        }
+        Ok((metadata, _)) if !metadata.is_file() => {
+            Err(FileError::Special(display_path.to_owned()))
+        }
         // A rename only requires permission to write to the folder, so that of the file is checked.
         Ok((metadata, found)) => match access(found.path(), AccessFlags::W_OK) {
             Ok(()) => Ok(Some(metadata)),
@@ -40,9 +49,13 @@ pub(super) fn existing(target: &ResolvedPath) -> Result<Option<Metadata>, FileEr
     }
 }
 
-/// Writes in place if a rename would lose hard links or the owner, or is not possible because the file is a mount or the
-/// folder is not writable.
-fn over_existing(target: &ResolvedPath, content: &[u8], metadata: &Metadata) -> Result<(), FileError> {
+/// Writes in place if a rename would lose hard links or the owner, or is not possible because the
+/// file is a mount or the folder is not writable.
+fn over_existing(
+    target: &ResolvedPath,
+    content: &[u8],
+    metadata: &Metadata,
+) -> Result<(), FileError> {
     if metadata.nlink() > 1 {
         return in_place(target, content);
     }
@@ -55,7 +68,10 @@ fn over_existing(target: &ResolvedPath, content: &[u8], metadata: &Metadata) -> 
 
 pub(super) fn allows_write_in_place(error: &io::Error) -> bool {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, ReadOnlyFilesystem, ResourceBusy};
-    matches!(error.kind(), PermissionDenied | ReadOnlyFilesystem | ResourceBusy | CrossesDevices)
+    matches!(
+        error.kind(),
+        PermissionDenied | ReadOnlyFilesystem | ResourceBusy | CrossesDevices
+    )
 }
 
 fn by_rename(target: &ResolvedPath, content: &[u8], like: Option<&Metadata>) -> io::Result<()> {
@@ -79,7 +95,9 @@ pub(super) fn copy_owner_and_mode(file: &File, like: &Metadata) -> io::Result<()
 
 fn in_place(target: &ResolvedPath, content: &[u8]) -> Result<(), FileError> {
     let (mut file, _) = open::regular_for_writing(target)?;
-    let written = file.write_all(content).and_then(|()| file.set_len(content.len() as u64));
+    let written = file
+        .write_all(content)
+        .and_then(|()| file.set_len(content.len() as u64));
     written.map_err(|error| FileError::io("write", target.display_path(), error))
 }
 
@@ -116,13 +134,22 @@ mod tests {
         replace(&file, b"x").unwrap();
         let other = dir.path().join("other");
         fs::write(&other, "").unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().mode(), fs::metadata(&other).unwrap().mode());
+        assert_eq!(
+            fs::metadata(&file).unwrap().mode(),
+            fs::metadata(&other).unwrap().mode()
+        );
     }
 
     #[test]
     fn replace_fails_for_folders_and_devices() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(replace(dir.path(), b""), Err(FileError::Directory(_))));
-        assert!(matches!(replace(Path::new("/dev/null"), b""), Err(FileError::Special(_))));
+        assert!(matches!(
+            replace(dir.path(), b""),
+            Err(FileError::Directory(_))
+        ));
+        assert!(matches!(
+            replace(Path::new("/dev/null"), b""),
+            Err(FileError::Special(_))
+        ));
     }
 }

@@ -1,8 +1,9 @@
 //! The resolved path of an operation: a path for system calls, and the path that clients see.
 //!
-//! Without a root both are the path of the request. With a root, the path for system calls goes through an open descriptor
-//! (`/proc/self/fd/N` or `/proc/self/fd/N/NAME`), so that concurrent changes cannot lead it elsewhere. It is valid only as long
-//! as the `ResolvedPath` exists, so it is returned as a reference.
+//! Without a root both are the path of the request. With a root, the path for system calls goes
+//! through an open descriptor (`/proc/self/fd/N` or `/proc/self/fd/N/NAME`), so that concurrent
+//! changes cannot lead it elsewhere. It is valid only as long as the `ResolvedPath` exists, so it
+//! is returned as a reference.
 
 use std::borrow::Cow;
 use std::ffi::{OsStr, OsString};
@@ -39,14 +40,23 @@ enum Anchor {
     None,
     /// The file itself is open.
     File(Arc<OwnedFd>),
-    /// The nearest existing parent folder is open. `missing` are the names of the folders between it and `name`.
-    Folder { folder: Arc<OwnedFd>, missing: Vec<OsString>, name: OsString },
+    /// The nearest existing parent folder is open. `missing` are the names of the folders between
+    /// it and `name`.
+    Folder {
+        folder: Arc<OwnedFd>,
+        missing: Vec<OsString>,
+        name: OsString,
+    },
 }
 
 impl ResolvedPath {
     /// A path without a root.
     pub(super) fn unconfined(path: PathBuf) -> Self {
-        Self { path, display_path: None, anchor: Anchor::None }
+        Self {
+            path,
+            display_path: None,
+            anchor: Anchor::None,
+        }
     }
 
     /// The path of an open file.
@@ -67,9 +77,21 @@ impl ResolvedPath {
         display_path: &Path,
     ) -> Self {
         let folder = Arc::new(folder);
-        let path = if missing.is_empty() { descriptor_path(&folder).join(name) } else { NOWHERE.into() };
-        let anchor = Anchor::Folder { folder, missing, name: name.to_owned() };
-        Self { path, display_path: Some(display_path.to_owned()), anchor }
+        let path = if missing.is_empty() {
+            descriptor_path(&folder).join(name)
+        } else {
+            NOWHERE.into()
+        };
+        let anchor = Anchor::Folder {
+            folder,
+            missing,
+            name: name.to_owned(),
+        };
+        Self {
+            path,
+            display_path: Some(display_path.to_owned()),
+            anchor,
+        }
     }
 
     /// Returns the path for system calls. It is valid as long as `self` exists.
@@ -90,13 +112,21 @@ impl ResolvedPath {
         match &self.anchor {
             Anchor::None => Cow::Borrowed(&self.path),
             Anchor::File(file) => Cow::Owned(real(file)),
-            Anchor::Folder { folder, missing, name } => {
-                Cow::Owned(missing.iter().fold(real(folder), |path, folder| path.join(folder)).join(name))
-            }
+            Anchor::Folder {
+                folder,
+                missing,
+                name,
+            } => Cow::Owned(
+                missing
+                    .iter()
+                    .fold(real(folder), |path, folder| path.join(folder))
+                    .join(name),
+            ),
         }
     }
 
-    /// Returns whether the file can be removed, renamed or replaced. The root and paths that end with `..` have no name.
+    /// Returns whether the file can be removed, renamed or replaced. The root and paths that end
+    /// with `..` have no name.
     pub(super) fn has_name(&self) -> bool {
         match &self.anchor {
             Anchor::None => self.path.file_name().is_some(),
@@ -105,8 +135,8 @@ impl ResolvedPath {
         }
     }
 
-    /// Returns whether system calls may follow a link at the end of the path. With a root and a name, a link that is created
-    /// concurrently could lead out of the root.
+    /// Returns whether system calls may follow a link at the end of the path. With a root and a
+    /// name, a link that is created concurrently could lead out of the root.
     pub(super) fn is_followed(&self) -> bool {
         !matches!(self.anchor, Anchor::Folder { .. })
     }
@@ -118,7 +148,11 @@ impl ResolvedPath {
 
     /// Returns the metadata of the file, or of the link if it may not be followed.
     pub(super) fn metadata(&self) -> io::Result<Metadata> {
-        if self.is_followed() { fs::metadata(&self.path) } else { fs::symlink_metadata(&self.path) }
+        if self.is_followed() {
+            fs::metadata(&self.path)
+        } else {
+            fs::symlink_metadata(&self.path)
+        }
     }
 
     /// Opens the file, so that its path may be followed. Fails with `ELOOP` for a link.
@@ -138,8 +172,8 @@ impl ResolvedPath {
         }
     }
 
-    /// Returns the nearest existing parent folder. Missing folders are only created once the file for them is complete, so
-    /// that nothing is left of a failed operation.
+    /// Returns the nearest existing parent folder. Missing folders are only created once the file
+    /// for them is complete, so that nothing is left of a failed operation.
     pub(super) fn nearest_folder(&self) -> Result<Self, FileError> {
         match &self.anchor {
             Anchor::None => {
@@ -148,7 +182,12 @@ impl ResolvedPath {
             Anchor::File(_) => Ok(self.clone()),
             Anchor::Folder { folder, .. } => Ok(Self {
                 path: descriptor_path(folder),
-                display_path: Some(self.display_path().parent().unwrap_or(self.display_path()).to_owned()),
+                display_path: Some(
+                    self.display_path()
+                        .parent()
+                        .unwrap_or(self.display_path())
+                        .to_owned(),
+                ),
                 anchor: Anchor::File(Arc::clone(folder)),
             }),
         }
@@ -159,10 +198,21 @@ impl ResolvedPath {
         let parent = self.display_path().parent().unwrap_or(self.display_path());
         let failed = |error| FileError::io("create the folder", parent, error);
         match &self.anchor {
-            Anchor::None => fs::create_dir_all(parent).map_err(failed).map(|()| Cow::Borrowed(self)),
-            Anchor::Folder { folder, missing, name } if !missing.is_empty() => {
+            Anchor::None => fs::create_dir_all(parent)
+                .map_err(failed)
+                .map(|()| Cow::Borrowed(self)),
+            Anchor::Folder {
+                folder,
+                missing,
+                name,
+            } if !missing.is_empty() => {
                 let made = make_all(folder, missing).map_err(|errno| failed(errno.into()))?;
-                Ok(Cow::Owned(Self::in_folder(made, Vec::new(), name, self.display_path())))
+                Ok(Cow::Owned(Self::in_folder(
+                    made,
+                    Vec::new(),
+                    name,
+                    self.display_path(),
+                )))
             }
             Anchor::File(_) | Anchor::Folder { .. } => Ok(Cow::Borrowed(self)),
         }
@@ -186,7 +236,12 @@ impl ResolvedPath {
             (Anchor::None, ..) => Ok(Self::unconfined(self.path.join(below))),
             (Anchor::File(folder), Some(parent), Some(name)) => {
                 let parent = beneath::open(folder, parent, OFlag::O_DIRECTORY, Links::Refused)?;
-                Ok(Self::in_folder(parent, Vec::new(), name, &self.display_path().join(below)))
+                Ok(Self::in_folder(
+                    parent,
+                    Vec::new(),
+                    name,
+                    &self.display_path().join(below),
+                ))
             }
             _ => Err(Errno::ENOTDIR.into()),
         }
@@ -210,11 +265,20 @@ fn make_all(folder: &OwnedFd, names: &[OsString]) -> nix::Result<OwnedFd> {
     let mut made: Option<OwnedFd> = None;
     for name in names {
         let folder = made.as_ref().unwrap_or(folder);
-        match mkdirat(folder, name.as_os_str(), Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO) {
+        match mkdirat(
+            folder,
+            name.as_os_str(),
+            Mode::S_IRWXU | Mode::S_IRWXG | Mode::S_IRWXO,
+        ) {
             Ok(()) | Err(Errno::EEXIST) => {}
             Err(errno) => return Err(errno),
         }
-        made = Some(beneath::open(folder, Path::new(name), OFlag::O_DIRECTORY, Links::Refused)?);
+        made = Some(beneath::open(
+            folder,
+            Path::new(name),
+            OFlag::O_DIRECTORY,
+            Links::Refused,
+        )?);
     }
     made.ok_or(Errno::ENOENT)
 }

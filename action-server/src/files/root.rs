@@ -1,9 +1,10 @@
 //! The folder that file operations are confined to, if a root is set.
 //!
-//! The kernel checks that a path is beneath the root (`openat2` with `RESOLVE_BENEATH`). The text of a path only determines
-//! where the lookup starts. `..` and links are allowed as long as every step stays beneath. Absolute links are always rejected.
-//! Mounts beneath the root and hard links are allowed. An open folder stays open: if it is moved out of the root during an
-//! operation, the operation continues in it.
+//! The kernel checks that a path is beneath the root (`openat2` with `RESOLVE_BENEATH`). The text
+//! of a path only determines where the lookup starts. `..` and links are allowed as long as every
+//! step stays beneath. Absolute links are always rejected. Mounts beneath the root and hard links
+//! are allowed. An open folder stays open: if it is moved out of the root during an operation, the
+//! operation continues in it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -38,14 +39,19 @@ impl Root {
         let root = Self::open(given)?;
         if root.resolve(working_dir).is_err() {
             let root = root.path().display();
-            bail!("the working directory {} is not beneath the root {root}", working_dir.display());
+            bail!(
+                "the working directory {} is not beneath the root {root}",
+                working_dir.display()
+            );
         }
         Ok(root)
     }
 
     pub(super) fn open(given: &Path) -> anyhow::Result<Self> {
         let shown = given.display();
-        let canonical = given.canonicalize().with_context(|| format!("cannot open the root {shown}"))?;
+        let canonical = given
+            .canonicalize()
+            .with_context(|| format!("cannot open the root {shown}"))?;
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let folder = open(&canonical, flags, Mode::empty())
             .with_context(|| format!("cannot open the root {shown}"))?;
@@ -57,10 +63,14 @@ impl Root {
 
     /// Checks that the kernel supports it.
     fn check(&self) -> anyhow::Result<()> {
-        if let Err(errno) = beneath::open(&self.folder, Path::new(""), OFlag::empty(), Links::Followed) {
+        if let Err(errno) =
+            beneath::open(&self.folder, Path::new(""), OFlag::empty(), Links::Followed)
+        {
             let reason = match errno {
                 Errno::ENOSYS => "the kernel has no openat2, which came with Linux 5.6",
-                Errno::EPERM => "openat2 is denied, probably by a seccomp profile from before Linux 5.6",
+                Errno::EPERM => {
+                    "openat2 is denied, probably by a seccomp profile from before Linux 5.6"
+                }
                 _ => "openat2 fails",
             };
             return Err(errno).with_context(|| format!("cannot enforce --root: {reason}"));
@@ -68,7 +78,9 @@ impl Root {
         let opened = fstat(&self.folder).context("cannot inspect the root")?;
         let found = self.resolve(self.path())?;
         match fs::metadata(found.path()) {
-            Ok(metadata) if (metadata.dev(), metadata.ino()) == (opened.st_dev, opened.st_ino) => Ok(()),
+            Ok(metadata) if (metadata.dev(), metadata.ino()) == (opened.st_dev, opened.st_ino) => {
+                Ok(())
+            }
             _ => bail!("cannot enforce --root: /proc is not mounted"),
         }
     }
@@ -94,9 +106,15 @@ impl Root {
         for _ in 0..MAX_LINKS {
             let resolved = self.resolve_relative_name(&relative, path)?;
             // Without a name, the path is a magic link of `/proc`.
-            let link = if resolved.has_name() { fs::read_link(resolved.path()).ok() } else { None };
+            let link = if resolved.has_name() {
+                fs::read_link(resolved.path()).ok()
+            } else {
+                None
+            };
             relative = match (link, relative.parent()) {
-                (Some(link), _) if link.is_absolute() => return Err(FileError::OutsideRoot(path.to_owned())),
+                (Some(link), _) if link.is_absolute() => {
+                    return Err(FileError::OutsideRoot(path.to_owned()));
+                }
                 (Some(link), Some(parent)) => parent.join(link).components().collect(),
                 _ => return Ok(resolved),
             };
@@ -106,18 +124,29 @@ impl Root {
 
     /// Removes the root from an absolute path. The kernel checks the rest.
     fn relative<'a>(&self, path: &'a Path) -> Result<&'a Path, FileError> {
-        let relative = self.names.iter().find_map(|name| path.strip_prefix(name).ok());
+        let relative = self
+            .names
+            .iter()
+            .find_map(|name| path.strip_prefix(name).ok());
         relative.ok_or_else(|| FileError::OutsideRoot(path.to_owned()))
     }
 
-    fn resolve_relative(&self, relative: &Path, display_path: &Path) -> Result<ResolvedPath, FileError> {
+    fn resolve_relative(
+        &self,
+        relative: &Path,
+        display_path: &Path,
+    ) -> Result<ResolvedPath, FileError> {
         let found = beneath::open(&self.folder, relative, OFlag::empty(), Links::Followed);
         found
             .map(|found| ResolvedPath::from_open(found, display_path))
             .map_err(|errno| to_file_error(display_path, errno))
     }
 
-    fn resolve_relative_name(&self, relative: &Path, display_path: &Path) -> Result<ResolvedPath, FileError> {
+    fn resolve_relative_name(
+        &self,
+        relative: &Path,
+        display_path: &Path,
+    ) -> Result<ResolvedPath, FileError> {
         let (Some(mut folder), Some(name)) = (relative.parent(), relative.file_name()) else {
             return self.resolve_relative(relative, display_path);
         };

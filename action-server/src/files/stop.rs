@@ -13,7 +13,10 @@ pub(crate) struct StopSignal {
 
 impl StopSignal {
     pub(crate) fn new(cancelled: CancellationToken, time: Duration) -> Self {
-        Self { cancelled, deadline: Instant::now() + time }
+        Self {
+            cancelled,
+            deadline: Instant::now() + time,
+        }
     }
 
     pub(crate) fn is_set(&self) -> bool {

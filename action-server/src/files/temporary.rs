@@ -32,8 +32,19 @@ impl TemporaryFile {
 
     fn create(path: PathBuf, beside: &ResolvedPath, mode: u32) -> io::Result<(File, Self)> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(mode).open(&path)?;
-        Ok((file, Self { path, _descriptor: beside.descriptor() }))
+        let file = options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(mode)
+            .open(&path)?;
+        Ok((
+            file,
+            Self {
+                path,
+                _descriptor: beside.descriptor(),
+            },
+        ))
     }
 
     pub(super) fn rename_to(mut self, target: &ResolvedPath) -> io::Result<()> {
@@ -44,9 +55,14 @@ impl TemporaryFile {
     }
 
     /// Renames the file. An existing target is kept unless `is_over`.
-    pub(super) fn rename_to_unless_taken(self, target: &ResolvedPath, is_over: bool) -> io::Result<()> {
+    pub(super) fn rename_to_unless_taken(
+        self,
+        target: &ResolvedPath,
+        is_over: bool,
+    ) -> io::Result<()> {
         if !is_over {
-            // A hard link is only created if the target does not exist. Dropping `self` removes the temporary name.
+            // A hard link is only created if the target does not exist. Dropping `self` removes the
+            // temporary name.
             return fs::hard_link(&self.path, target.path());
         }
         self.rename_to(target)
@@ -69,13 +85,16 @@ pub(super) fn unused_name() -> String {
     format!(".glovebox-{}-{count}", std::process::id())
 }
 
-/// Returns the nearest existing parent folder of `target`. Missing folders are only created once the file for them is complete,
-/// so that nothing is left of a failed operation.
+/// Returns the nearest existing parent folder of `target`. Missing folders are only created once
+/// the file for them is complete, so that nothing is left of a failed operation.
 pub(super) fn nearest_folder(target: &Path) -> Result<&Path, FileError> {
     let mut folders = target.ancestors().skip(1);
     match folders.find(|folder| fs::symlink_metadata(folder).is_ok()) {
         Some(folder) if folder.is_dir() => Ok(folder),
-        Some(folder) => Err(FileError::Unfit { path: folder.to_owned(), problem: "is not a folder" }),
+        Some(folder) => Err(FileError::Unfit {
+            path: folder.to_owned(),
+            problem: "is not a folder",
+        }),
         None => Err(FileError::NotFound(target.to_owned())),
     }
 }

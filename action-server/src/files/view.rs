@@ -1,4 +1,5 @@
-//! The editor's view: numbered lines of a file, or the contents of a folder. Errors are content, as V0's clients expect.
+//! The editor's view: numbered lines of a file, or the contents of a folder. Errors are content, as
+//! V0's clients expect.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,10 +20,15 @@ const NOT_UTF8: &str = "NOTE: The file is not UTF-8. Bytes that are not are show
 
 /// Performs a read action. V0 responds to a binary file with an error observation.
 pub(super) fn observe(files: &Files, path: &Path, range: Option<&[i64]>) -> Observation {
-    let read = ReadObservation { path: path.display().to_string(), impl_source: FileImplementation::OhAci };
+    let read = ReadObservation {
+        path: path.display().to_string(),
+        impl_source: FileImplementation::OhAci,
+    };
     match view(files, path, range) {
         Ok(content) => Observation::new(content, read),
-        Err(EditError::File(error @ FileError::Binary)) => Observation::error(error.to_string(), ""),
+        Err(EditError::File(error @ FileError::Binary)) => {
+            Observation::error(error.to_string(), "")
+        }
         Err(error) => Observation::new(error.to_content(), read),
     }
 }
@@ -40,7 +46,11 @@ pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<
         .and_then(|file| open::text(&file))
         .map_err(|error| EditError::from_file_error(path, error))?;
     let lines = Lines::new(&bytes);
-    let foreign = if encoding::is_foreign(&bytes) { NOT_UTF8 } else { "" };
+    let foreign = if encoding::is_foreign(&bytes) {
+        NOT_UTF8
+    } else {
+        ""
+    };
     let (numbered, note) = match range {
         None => (lines.numbered_whole(), String::new()),
         Some(range) => {
@@ -48,26 +58,33 @@ pub(super) fn view(files: &Files, path: &Path, range: Option<&[i64]>) -> Result<
             (lines.numbered(first - 1..last), note)
         }
     };
-    Ok(format!("Here's the result of running `cat -n` on {}:\n{numbered}{note}{foreign}", path.display()))
+    Ok(format!(
+        "Here's the result of running `cat -n` on {}:\n{numbered}{note}{foreign}",
+        path.display()
+    ))
 }
 
 /// Returns the first and last line, from 1, and a note about them.
 fn shown_lines(range: &[i64], count: usize) -> Result<(usize, usize, String), EditError> {
     let [first, last] = *range else {
-        return Err(EditError::ViewRange(format!("{range:?} is not a list of two whole numbers")));
+        return Err(EditError::ViewRange(format!(
+            "{range:?} is not a list of two whole numbers"
+        )));
     };
     let first = match usize::try_from(first) {
         Ok(first) if (1..=count.max(1)).contains(&first) => first,
         _ => {
-            let problem =
-                format!("its first element `{first}` is not within the lines of the file, [1, {count}]");
+            let problem = format!(
+                "its first element `{first}` is not within the lines of the file, [1, {count}]"
+            );
             return Err(EditError::ViewRange(problem));
         }
     };
     match usize::try_from(last) {
         Err(_) if last == -1 => Ok((first, count, String::new())),
         Ok(last) if last > count => {
-            let note = format!("NOTE: The file has {count} lines, so line {last} cannot be shown.\n");
+            let note =
+                format!("NOTE: The file has {count} lines, so line {last} cannot be shown.\n");
             Ok((first, count, note))
         }
         Ok(last) if last >= first => Ok((first, last, String::new())),
@@ -92,13 +109,17 @@ fn folder(files: &Files, path: &Path) -> Result<String, FileError> {
             entries.extend(grandchildren.iter().map(|entry| display_path(files, entry)));
         }
     }
-    let mut content =
-        format!("Files and directories up to 2 levels deep in {}, without hidden ones:\n", path.display());
+    let mut content = format!(
+        "Files and directories up to 2 levels deep in {}, without hidden ones:\n",
+        path.display()
+    );
     let cut = entries.len().saturating_sub(MAX_ENTRIES);
     entries.truncate(MAX_ENTRIES);
     content.push_str(&entries.join("\n"));
     if cut > 0 {
-        content.push_str("\n<response clipped><NOTE>There are more. Use `ls` or `find` to see them.</NOTE>");
+        content.push_str(
+            "\n<response clipped><NOTE>There are more. Use `ls` or `find` to see them.</NOTE>",
+        );
     }
     if hidden > 0 {
         let path = path.display();
@@ -110,11 +131,15 @@ fn folder(files: &Files, path: &Path) -> Result<String, FileError> {
     Ok(content)
 }
 
-/// Returns the visible entries, sorted, and the number of hidden ones. Reads at most 100 times as many names as are shown.
+/// Returns the visible entries, sorted, and the number of hidden ones. Reads at most 100 times as
+/// many names as are shown.
 fn visible_entries(files: &Files, path: &Path) -> Result<(Vec<PathBuf>, usize), FileError> {
-    let entries =
-        fs::read_dir(files.resolve(path)?.path()).map_err(|error| FileError::io("list", path, error))?;
-    let names = entries.filter_map(Result::ok).take(100 * MAX_ENTRIES).map(|entry| entry.file_name());
+    let entries = fs::read_dir(files.resolve(path)?.path())
+        .map_err(|error| FileError::io("list", path, error))?;
+    let names = entries
+        .filter_map(Result::ok)
+        .take(100 * MAX_ENTRIES)
+        .map(|entry| entry.file_name());
     let (hidden, visible): (Vec<_>, Vec<_>) =
         names.partition(|name| name.as_encoded_bytes().starts_with(b"."));
     let mut visible: Vec<PathBuf> = visible.into_iter().map(|name| path.join(name)).collect();
@@ -123,5 +148,9 @@ fn visible_entries(files: &Files, path: &Path) -> Result<(Vec<PathBuf>, usize), 
 }
 
 fn display_path(files: &Files, path: &Path) -> String {
-    if files.is_folder(path) { format!("{}/", path.display()) } else { path.display().to_string() }
+    if files.is_folder(path) {
+        format!("{}/", path.display())
+    } else {
+        path.display().to_string()
+    }
 }

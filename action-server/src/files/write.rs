@@ -11,9 +11,16 @@ use super::lines::{Lines, with_line_ends_of};
 use super::resolved_path::ResolvedPath;
 use super::{Files, encoding, open, replace};
 
-pub(super) fn observe(files: &Files, path: &Path, action: &WriteAction, working_dir: &Path) -> Observation {
+pub(super) fn observe(
+    files: &Files,
+    path: &Path,
+    action: &WriteAction,
+    working_dir: &Path,
+) -> Observation {
     match write(files, path, action) {
-        Ok(()) => Observation::without_content(WriteObservation { path: path.display().to_string() }),
+        Ok(()) => Observation::without_content(WriteObservation {
+            path: path.display().to_string(),
+        }),
         Err(error) => Observation::error(error.to_observation_text("write to", working_dir), ""),
     }
 }
@@ -40,7 +47,8 @@ fn existing(target: &ResolvedPath) -> Result<Option<Vec<u8>>, FileError> {
     }
 }
 
-/// Replaces the lines from `start` to `end` (exclusive, from 0) by the text, which gets a line end if lines follow.
+/// Replaces the lines from `start` to `end` (exclusive, from 0) by the text, which gets a line end
+/// if lines follow.
 fn with_slice(before: &[u8], action: &WriteAction) -> Vec<u8> {
     let lines = Lines::new(before);
     let first = usize::try_from(action.start).unwrap_or(0);
@@ -77,7 +85,10 @@ mod tests {
 
     #[test]
     fn other_lines_are_unchanged_when_a_slice_is_written() {
-        assert_eq!(sliced(b"a\r\n\xffb\r\nc", "X\nY", 1, 2), b"a\r\nX\r\nY\r\nc");
+        assert_eq!(
+            sliced(b"a\r\n\xffb\r\nc", "X\nY", 1, 2),
+            b"a\r\nX\r\nY\r\nc"
+        );
         assert_eq!(sliced(b"a\nb\n", "X", 1, -1), b"a\nX");
         assert_eq!(sliced(b"a\nb\n", "", 0, 1), b"b\n");
         assert_eq!(sliced(b"a", "X", 7, -1), b"a\nX");

@@ -12,7 +12,9 @@ impl<'a> Choices<'a> {
     }
 
     pub(super) fn byte(&mut self) -> u8 {
-        let Some((byte, rest)) = self.0.split_first() else { return 0 };
+        let Some((byte, rest)) = self.0.split_first() else {
+            return 0;
+        };
         self.0 = rest;
         *byte
     }

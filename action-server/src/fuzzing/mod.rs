@@ -1,8 +1,14 @@
-//! Entry points of the fuzz targets. Each takes bytes as hostile input and panics if an invariant is violated.
+//! Entry points of the fuzz targets. Each takes bytes as hostile input and panics if an invariant
+//! is violated.
 //!
-//! Built by a fuzzer (`cfg(fuzzing)`), whose targets are in `action-server/fuzz`, and for property tests.
+//! Built by a fuzzer (`cfg(fuzzing)`), whose targets are in `action-server/fuzz`, and for property
+//! tests.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a panic reports a finding to the fuzzer")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a panic reports a finding to the fuzzer"
+)]
 #![allow(missing_docs, reason = "named for their targets")]
 
 mod archive;
@@ -23,7 +29,10 @@ use crate::shell;
 pub fn request(bytes: &[u8]) {
     if let Ok(request) = serde_json::from_slice::<ActionRequest>(bytes) {
         let written = serde_json::to_vec(&request).unwrap();
-        assert_eq!(serde_json::from_slice::<ActionRequest>(&written).unwrap(), request);
+        assert_eq!(
+            serde_json::from_slice::<ActionRequest>(&written).unwrap(),
+            request
+        );
     }
     let mut decoder = ActionFrameDecoder::default();
     for chunk in bytes.chunks(7) {
@@ -35,7 +44,10 @@ pub fn request(bytes: &[u8]) {
 /// Marks are found for any chunk size, and no byte is lost.
 pub fn marks(bytes: &[u8]) {
     let (chunk_size, bytes) = split(bytes);
-    assert_eq!(shell::fuzzing::marks(bytes.chunks(chunk_size)), shell::fuzzing::marks([bytes]));
+    assert_eq!(
+        shell::fuzzing::marks(bytes.chunks(chunk_size)),
+        shell::fuzzing::marks([bytes])
+    );
 }
 
 /// Output folds to the same text for any chunk size, without control characters.
@@ -43,10 +55,17 @@ pub fn fold(bytes: &[u8]) {
     let (chunk_size, bytes) = split(bytes);
     let text = shell::fuzzing::fold(bytes.chunks(chunk_size));
     assert_eq!(text, shell::fuzzing::fold([bytes]));
-    assert!(!text.chars().any(|char| char.is_ascii_control() && char != '\n' && char != '\t'), "{text:?}");
+    assert!(
+        !text
+            .chars()
+            .any(|char| char.is_ascii_control() && char != '\n' && char != '\t'),
+        "{text:?}"
+    );
 }
 
 /// Returns the chunk size, from the first byte, and the other bytes.
 fn split(bytes: &[u8]) -> (usize, &[u8]) {
-    bytes.split_first().map_or((1, bytes), |(cut, bytes)| (usize::from(*cut).max(1), bytes))
+    bytes
+        .split_first()
+        .map_or((1, bytes), |(cut, bytes)| (usize::from(*cut).max(1), bytes))
 }

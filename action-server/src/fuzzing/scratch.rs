@@ -10,7 +10,8 @@ pub(super) struct FuzzFolder(PathBuf);
 
 impl FuzzFolder {
     pub(super) fn create() -> Self {
-        // The name has the same length in every run, so that runs do not differ. Tests run in several threads.
+        // The name has the same length in every run, so that runs do not differ. Tests run in
+        // several threads.
         static CREATED: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), CREATED.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(format!("glovebox-fuzz-{process:010}-{number:010}"));

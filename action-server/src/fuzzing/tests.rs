@@ -1,5 +1,5 @@
-//! The fuzz targets as property tests. Unlike a fuzzer they do not learn from the code's coverage, so the inputs of the parsers
-//! consist of pieces that these know.
+//! The fuzz targets as property tests. Unlike a fuzzer they do not learn from the code's coverage,
+//! so the inputs of the parsers consist of pieces that these know.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -66,10 +66,14 @@ const REQUEST: &[&str] = &[
     "\0\0\0",
 ];
 
-/// The default number of cases, which `PROPTEST_CASES` sets, times `factor`: the cheaper a target, the more.
+/// The default number of cases, which `PROPTEST_CASES` sets, times `factor`: the cheaper a target,
+/// the more.
 fn cases(factor: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
-    ProptestConfig { cases: default.cases.saturating_mul(factor), ..default }
+    ProptestConfig {
+        cases: default.cases.saturating_mul(factor),
+        ..default
+    }
 }
 
 /// Bytes that a target reads as choices.
@@ -80,7 +84,8 @@ fn choices() -> impl Strategy<Value = Vec<u8>> {
 fn pieces(known: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let known = select(known).prop_map(|piece| piece.as_bytes().to_vec());
     let piece = prop_oneof![4 => known, 1 => vec(any::<u8>(), 1..6)];
-    (any::<u8>(), vec(piece, 0..40)).prop_map(|(first, pieces)| [vec![first], pieces.concat()].concat())
+    (any::<u8>(), vec(piece, 0..40))
+        .prop_map(|(first, pieces)| [vec![first], pieces.concat()].concat())
 }
 
 proptest! {

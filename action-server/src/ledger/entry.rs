@@ -1,6 +1,7 @@
 //! The record of one action: its output so far, and its result once it has completed.
 //!
-//! Readers never change it. It is dropped once the ledger has expired it and the last reader is gone.
+//! Readers never change it. It is dropped once the ledger has expired it and the last reader is
+//! gone.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use super::spool::{OutputPiece, Spool, SpoolStore, SpoolUsage};
 /// Size of a frame's kind and length, which precede its payload.
 const FRAME_HEADER_BYTES: usize = 5;
 
-/// Amount of output after which a response is started without waiting for more. As much as a socket buffers.
+/// Amount of output after which a response is started without waiting for more. As much as a socket
+/// buffers.
 pub(crate) const LARGE_OUTPUT_BYTES: u64 = 64 << 10;
 
 /// Initial buffer size for an observation. Fits those of most commands.
@@ -40,13 +42,15 @@ pub(crate) struct ActionRecord {
 pub(crate) struct ActionResult(Bytes);
 
 impl ActionResult {
-    /// Encodes the observation. One that exceeds the maximum length is replaced by an error, so that every action completes.
+    /// Encodes the observation. One that exceeds the maximum length is replaced by an error, so
+    /// that every action completes.
     pub(super) fn encode(observation: Observation) -> Self {
         let mut frame = Vec::with_capacity(TYPICAL_OBSERVATION_BYTES);
         if let Err(error) = ActionFrame::Observation(Box::new(observation)).encode(&mut frame) {
             tracing::warn!(%error, "observation cannot be encoded");
             frame.clear();
-            let replacement = Observation::error(format!("The result cannot be sent: {error}."), "");
+            let replacement =
+                Observation::error(format!("The result cannot be sent: {error}."), "");
             // Cannot fail: the text is short.
             let _: Result<(), FrameError> =
                 ActionFrame::Observation(Box::new(replacement)).encode(&mut frame);
@@ -87,7 +91,8 @@ impl ActionRecord {
         }
     }
 
-    /// Cancels the action, which still completes with an observation. No effect if it has completed.
+    /// Cancels the action, which still completes with an observation. No effect if it has
+    /// completed.
     pub(crate) fn cancel(&self) {
         self.cancel.cancel();
     }
@@ -142,7 +147,10 @@ impl ActionRecord {
     /// Completes the action. Returns the resources that the record uses from now on.
     pub(super) fn complete(&self, result: ActionResult) -> SpoolUsage {
         let output = self.output.close();
-        let usage = SpoolUsage { memory: output.memory + result.0.len() as u64, ..output };
+        let usage = SpoolUsage {
+            memory: output.memory + result.0.len() as u64,
+            ..output
+        };
         // Cannot fail: only one `RunningAction` exists, and it completes the action once.
         _ = self.result.set(result);
         self.progress.notify_waiters();

@@ -1,4 +1,5 @@
-//! Fingerprints of requests and ids. They have the same size for every length, so that many can be remembered.
+//! Fingerprints of requests and ids. They have the same size for every length, so that many can be
+//! remembered.
 
 use std::hash::{BuildHasher as _, Hasher, RandomState};
 use std::io::{self, BufWriter, Write as _};
@@ -8,7 +9,8 @@ use serde::Serialize;
 /// Buffer size. Most requests fit.
 const BUFFER_BYTES: usize = 1 << 10;
 
-/// Two hashes of 64 bits each, with random keys of this process. Collisions are too unlikely to handle.
+/// Two hashes of 64 bits each, with random keys of this process. Collisions are too unlikely to
+/// handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Fingerprint(u64, u64);
 
@@ -27,8 +29,8 @@ impl Fingerprints {
         let mut buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut sink);
         let hashed = serde_json::to_writer(&mut buffer, request).map_err(io::Error::from);
         if let Err(error) = hashed.and_then(|()| buffer.flush()) {
-            // Cannot happen: the sink never fails, and the request came from JSON. If it did, equal requests would still
-            // have equal fingerprints.
+            // Cannot happen: the sink never fails, and the request came from JSON. If it did, equal
+            // requests would still have equal fingerprints.
             tracing::warn!(%error, "cannot hash a request");
         }
         drop(buffer);
@@ -42,7 +44,10 @@ impl Fingerprints {
     }
 
     fn sink(&self) -> HashSink<impl Hasher> {
-        HashSink { first: self.first.build_hasher(), second: self.second.build_hasher() }
+        HashSink {
+            first: self.first.build_hasher(),
+            second: self.second.build_hasher(),
+        }
     }
 }
 
@@ -87,9 +92,13 @@ mod tests {
     fn fingerprints_are_equal_when_only_the_json_format_differs() {
         let fingerprints = Fingerprints::default();
         let one = request(r#"{"action":"run","args":{"command":"ls","hidden":false},"timeout":1}"#);
-        let two = request(r#"{ "timeout": 1.0, "args": {"command": "ls"}, "action": "run", "id": 7 }"#);
+        let two =
+            request(r#"{ "timeout": 1.0, "args": {"command": "ls"}, "action": "run", "id": 7 }"#);
         let other = request(r#"{"action":"run","args":{"command":"ls"},"timeout":2}"#);
         assert_eq!(fingerprints.of_request(&one), fingerprints.of_request(&two));
-        assert_ne!(fingerprints.of_request(&one), fingerprints.of_request(&other));
+        assert_ne!(
+            fingerprints.of_request(&one),
+            fingerprints.of_request(&other)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Streams an action's output and result as encoded frames. The stream proceeds at the pace of its reader and never blocks
-//! the action. Dropping it does not cancel the action. Its last frame is the observation.
+//! Streams an action's output and result as encoded frames. The stream proceeds at the pace of its
+//! reader and never blocks the action. Dropping it does not cancel the action. Its last frame is
+//! the observation.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use super::spool::OutputPiece;
 /// Size after which frames are written to the socket. About as much as a socket buffers.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Maximum payload of an output frame. Small compared to the HTTP/2 window, so that frames of several actions alternate.
+/// Maximum payload of an output frame. Small compared to the HTTP/2 window, so that frames of
+/// several actions alternate.
 const FRAME_BYTES: usize = 64 << 10;
 
 /// Returns the frames of `entry` for a reader that has the first `after` bytes of its output.
@@ -22,7 +24,10 @@ pub(crate) fn frames(
     entry: Arc<ActionRecord>,
     after: u64,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
-    let reader = ActionFrameReader { entry, cursor: after };
+    let reader = ActionFrameReader {
+        entry,
+        cursor: after,
+    };
     stream::unfold(Some(reader), |reader| async {
         let mut reader = reader?;
         let (frame, is_last) = reader.next().await;
@@ -62,11 +67,20 @@ impl ActionFrameReader {
 
     async fn encode_output(&mut self, piece: OutputPiece, into: &mut Vec<u8>) {
         let (bytes, to) = piece.read(self.cursor).await;
-        for (offset, bytes) in (self.cursor..).step_by(FRAME_BYTES).zip(bytes.chunks(FRAME_BYTES)) {
+        for (offset, bytes) in (self.cursor..)
+            .step_by(FRAME_BYTES)
+            .zip(bytes.chunks(FRAME_BYTES))
+        {
             log_error(ActionFrame::encode_output(offset, bytes, into));
         }
         if bytes.is_empty() {
-            log_error(ActionFrame::Gap { from: self.cursor, to }.encode(into));
+            log_error(
+                ActionFrame::Gap {
+                    from: self.cursor,
+                    to,
+                }
+                .encode(into),
+            );
         }
         self.cursor = to;
     }

@@ -1,13 +1,16 @@
-//! The actions of the server: each id runs once, its output can be read again from any offset, and its result is retained.
+//! The actions of the server: each id runs once, its output can be read again from any offset, and
+//! its result is retained.
 //!
-//! The ledger does not run actions. Its caller reports their start, output and result. It outlives every connection and ends
-//! with the process. Every action in it completes exactly once (see [`RunningAction`]).
+//! The ledger does not run actions. Its caller reports their start, output and result. It outlives
+//! every connection and ends with the process. Every action in it completes exactly once (see
+//! [`RunningAction`]).
 //!
-//! The state is protected by short mutexes, one for the table and one for each record, instead of an actor: output comes
-//! from threads that must never wait for a reader. No mutex is held across an await, and those of the table and of a record
-//! are never held together.
+//! The state is protected by short mutexes, one for the table and one for each record, instead of
+//! an actor: output comes from threads that must never wait for a reader. No mutex is held across
+//! an await, and those of the table and of a record are never held together.
 //!
-//! [`Registry`] (each id is used once) and [`Spool`] (output by offset) are also used for processes.
+//! [`Registry`] (each id is used once) and [`Spool`] (output by offset) are also used for
+//! processes.
 
 mod entry;
 mod fingerprint;
@@ -31,7 +34,9 @@ pub(crate) use frames::frames;
 pub(crate) use registry::{Registration, Registry, RegistryError};
 pub(crate) use retention::expire_records;
 pub(crate) use running::RunningAction;
-pub(crate) use spool::{KEPT_BYTES, OutputPiece, RETAINED_OUTPUT_BYTES, Spool, SpoolStore, SpoolUsage};
+pub(crate) use spool::{
+    KEPT_BYTES, OutputPiece, RETAINED_OUTPUT_BYTES, Spool, SpoolStore, SpoolUsage,
+};
 pub(crate) use table::{MAX_ENDED, RETENTION};
 
 /// Reason why an action is not started or found.
@@ -72,29 +77,42 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(spools: SpoolStore) -> Self {
-        Self { registry: Registry::default(), spools }
+        Self {
+            registry: Registry::default(),
+            spools,
+        }
     }
 
     /// Starts an action. Returns the existing one if the same request was received before.
-    pub(crate) fn start(&self, id: ActionId, request: &ActionRequest) -> Result<StartedAction, LedgerError> {
+    pub(crate) fn start(
+        &self,
+        id: ActionId,
+        request: &ActionRequest,
+    ) -> Result<StartedAction, LedgerError> {
         let new = || Ok::<_, RegistryError>(Arc::new(ActionRecord::new(&self.spools)));
         match self.registry.start(&id, request, new) {
             Ok(Registration::Known(entry)) => Ok(StartedAction::Known(entry)),
-            Ok(Registration::New(entry)) => {
-                Ok(StartedAction::New(RunningAction::new(id, entry, self.clone())))
-            }
+            Ok(Registration::New(entry)) => Ok(StartedAction::New(RunningAction::new(
+                id,
+                entry,
+                self.clone(),
+            ))),
             Err(error) => Err(to_ledger_error(id, error)),
         }
     }
 
     /// Returns a known action.
     pub(crate) fn find(&self, id: ActionId) -> Result<Arc<ActionRecord>, LedgerError> {
-        self.registry.find(&id).map_err(|error| to_ledger_error(id, error))
+        self.registry
+            .find(&id)
+            .map_err(|error| to_ledger_error(id, error))
     }
 
     /// Forgets a completed action, after the client has received the result.
     pub(crate) fn acknowledge(&self, id: ActionId) -> Result<(), LedgerError> {
-        self.registry.acknowledge(&id).map_err(|error| to_ledger_error(id, error))
+        self.registry
+            .acknowledge(&id)
+            .map_err(|error| to_ledger_error(id, error))
     }
 
     /// Cancels all running actions.

@@ -1,4 +1,5 @@
-//! A registry of ids that are used once. A record is found by its id. After the record has expired, its id stays used.
+//! A registry of ids that are used once. A record is found by its id. After the record has expired,
+//! its id stays used.
 
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -56,7 +57,9 @@ struct RegistryState<I, E> {
 
 impl<I, E> Clone for Registry<I, E> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared) }
+        Self {
+            shared: Arc::clone(&self.shared),
+        }
     }
 }
 
@@ -67,12 +70,15 @@ impl<I: Id, E> Default for Registry<I, E> {
             ended: Notify::new(),
             fingerprints: Fingerprints::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 }
 
 impl<I: Id, E> Registry<I, E> {
-    /// Returns the record of the same request, or creates it with `new`, which succeeds at most once for an id.
+    /// Returns the record of the same request, or creates it with `new`, which succeeds at most
+    /// once for an id.
     pub(crate) fn start<X: From<RegistryError>>(
         &self,
         id: &I,
@@ -83,7 +89,9 @@ impl<I: Id, E> Registry<I, E> {
         let mut table = self.table();
         table.expire(Instant::now());
         match table.look_up(id, self.shared.fingerprints.of_id(id.as_ref())) {
-            Lookup::Retained(first, entry) if first == fingerprint => Ok(Registration::Known(entry)),
+            Lookup::Retained(first, entry) if first == fingerprint => {
+                Ok(Registration::Known(entry))
+            }
             Lookup::Retained(..) => Err(RegistryError::Conflict.into()),
             Lookup::Forgotten => Err(RegistryError::Gone.into()),
             Lookup::Unknown => {
@@ -110,7 +118,11 @@ impl<I: Id, E> Registry<I, E> {
     /// Forgets a record that has ended.
     pub(crate) fn acknowledge(&self, id: &I) -> Result<(), RegistryError> {
         self.find(id)?;
-        if self.table().acknowledge(id) { Ok(()) } else { Err(RegistryError::StillRuns) }
+        if self.table().acknowledge(id) {
+            Ok(())
+        } else {
+            Err(RegistryError::StillRuns)
+        }
     }
 
     /// Returns all records.
@@ -131,6 +143,9 @@ impl<I: Id, E> Registry<I, E> {
 
     /// Ignores poisoning: a panic cannot leave the table in a state that is worse than no service.
     pub(super) fn table(&self) -> MutexGuard<'_, RecordTable<I, E>> {
-        self.shared.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .table
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,10 @@ use tokio_util::sync::CancellationToken;
 use super::registry::{Id, Registry};
 
 /// Runs until `shutdown` is cancelled.
-pub(crate) async fn expire_records<I: Id, E>(registry: Registry<I, E>, shutdown: CancellationToken) {
+pub(crate) async fn expire_records<I: Id, E>(
+    registry: Registry<I, E>,
+    shutdown: CancellationToken,
+) {
     loop {
         tokio::select! {
             () = shutdown.cancelled() => return,

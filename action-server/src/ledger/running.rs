@@ -1,4 +1,5 @@
-//! A running action. Dropping it without a result completes the action with an error, so that every action completes.
+//! A running action. Dropping it without a result completes the action with an error, so that every
+//! action completes.
 
 use std::sync::Arc;
 
@@ -18,7 +19,10 @@ pub(crate) struct RunningAction {
 
 impl RunningAction {
     pub(super) fn new(id: ActionId, entry: Arc<ActionRecord>, ledger: Ledger) -> Self {
-        Self { entry, incomplete: Some((id, ledger)) }
+        Self {
+            entry,
+            incomplete: Some((id, ledger)),
+        }
     }
 
     /// Returns the record for readers.
@@ -52,6 +56,9 @@ impl RunningAction {
 
 impl Drop for RunningAction {
     fn drop(&mut self) {
-        self.set_result(Observation::error("The action server failed while performing the action.", ""));
+        self.set_result(Observation::error(
+            "The action server failed while performing the action.",
+            "",
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! The table behind a registry: which records are retained, and for how long. Has no clock and wakes no task.
+//! The table behind a registry: which records are retained, and for how long. Has no clock and
+//! wakes no task.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -10,25 +11,30 @@ use tokio::time::Instant;
 use super::fingerprint::Fingerprint;
 use super::spool::SpoolUsage;
 
-/// Maximum number of running actions or processes: far above what an agent uses, and far below what exhausts threads.
+/// Maximum number of running actions or processes: far above what an agent uses, and far below what
+/// exhausts threads.
 const MAX_RUNNING: usize = 64;
 
-/// Maximum number of ended records. A host that was away can read the results of all actions that it had started.
+/// Maximum number of ended records. A host that was away can read the results of all actions that
+/// it had started.
 pub(crate) const MAX_ENDED: usize = 256;
 
 /// How long an ended record is retained. A restarted host is back in less time.
 pub(crate) const RETENTION: Duration = Duration::from_secs(10 * 60);
 
-/// Maximum memory of all ended records. The newest is always retained; its size is bounded by the length of a frame.
+/// Maximum memory of all ended records. The newest is always retained; its size is bounded by the
+/// length of a frame.
 const MAX_ENDED_MEMORY: u64 = 64 << 20;
 
-/// Maximum disk usage of all ended records: half of the space for all output, which leaves the rest to running ones.
+/// Maximum disk usage of all ended records: half of the space for all output, which leaves the rest
+/// to running ones.
 const MAX_ENDED_DISK: u64 = 1 << 30;
 
 /// Maximum number of files of all ended records: half of all files, for the same reason.
 const MAX_ENDED_FILES: u64 = 128;
 
-/// Maximum number of expired ids that are remembered, so that none runs twice: days of work in 3 MiB.
+/// Maximum number of expired ids that are remembered, so that none runs twice: days of work in 3
+/// MiB.
 const MAX_FORGOTTEN: usize = 65_536;
 
 /// The state of an id.
@@ -100,18 +106,28 @@ impl<I: Eq + Hash, E> RecordTable<I, E> {
 
     pub(super) fn end(&mut self, id: I, fingerprint: Fingerprint, usage: SpoolUsage, now: Instant) {
         self.ended_usage += usage;
-        self.ended.push_back(EndedRecord { id, fingerprint, at: now, usage });
+        self.ended.push_back(EndedRecord {
+            id,
+            fingerprint,
+            at: now,
+            usage,
+        });
         while self.ended.len() > MAX_ENDED || (self.is_over_usage_limit() && self.ended.len() > 1) {
             self.forget(0);
         }
     }
 
     fn is_over_usage_limit(&self) -> bool {
-        let SpoolUsage { memory, disk, files } = self.ended_usage;
+        let SpoolUsage {
+            memory,
+            disk,
+            files,
+        } = self.ended_usage;
         memory > MAX_ENDED_MEMORY || disk > MAX_ENDED_DISK || files as u64 > MAX_ENDED_FILES
     }
 
-    /// Forgets an ended record before its retention has elapsed. Returns `false` if the record has not ended.
+    /// Forgets an ended record before its retention has elapsed. Returns `false` if the record has
+    /// not ended.
     pub(super) fn acknowledge(&mut self, id: &I) -> bool {
         let index = self.ended.iter().position(|ended| ended.id == *id);
         if let Some(index) = index {
@@ -131,7 +147,9 @@ impl<I: Eq + Hash, E> RecordTable<I, E> {
     }
 
     fn forget(&mut self, index: usize) {
-        let Some(ended) = self.ended.remove(index) else { return };
+        let Some(ended) = self.ended.remove(index) else {
+            return;
+        };
         self.ended_usage -= ended.usage;
         self.retained.remove(&ended.id);
         if self.forgotten_order.len() == MAX_FORGOTTEN

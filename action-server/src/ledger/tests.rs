@@ -9,7 +9,10 @@ use tokio_util::sync::CancellationToken;
 use super::*;
 
 fn ledger() -> Ledger {
-    Ledger::new(SpoolStore::new(&std::env::temp_dir(), &std::env::temp_dir()))
+    Ledger::new(SpoolStore::new(
+        &std::env::temp_dir(),
+        &std::env::temp_dir(),
+    ))
 }
 
 fn id(text: &str) -> ActionId {
@@ -17,7 +20,8 @@ fn id(text: &str) -> ActionId {
 }
 
 fn request(command: &str) -> ActionRequest {
-    serde_json::from_value(serde_json::json!({"action": "run", "args": {"command": command}})).unwrap()
+    serde_json::from_value(serde_json::json!({"action": "run", "args": {"command": command}}))
+        .unwrap()
 }
 
 fn observation(text: &str) -> Observation {
@@ -63,20 +67,32 @@ async fn reader_gets_output_and_then_the_observation() {
         })
         .collect();
     assert_eq!(text, b"llo");
-    assert_eq!(frames.last(), Some(&ActionFrame::Observation(Box::new(observation("done")))));
+    assert_eq!(
+        frames.last(),
+        Some(&ActionFrame::Observation(Box::new(observation("done"))))
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn start_attaches_or_conflicts_when_the_id_is_known() {
     let ledger = ledger();
     let running = start(&ledger, "a");
-    assert!(matches!(ledger.start(id("a"), &request("a")), Ok(StartedAction::Known(_))));
-    assert_eq!(ledger.start(id("a"), &request("b")).unwrap_err(), LedgerError::Conflict(id("a")));
+    assert!(matches!(
+        ledger.start(id("a"), &request("a")),
+        Ok(StartedAction::Known(_))
+    ));
+    assert_eq!(
+        ledger.start(id("a"), &request("b")).unwrap_err(),
+        LedgerError::Conflict(id("a"))
+    );
     running.complete(observation("done"));
     let Ok(StartedAction::Known(entry)) = ledger.start(id("a"), &request("a")) else {
         panic!("it ran twice")
     };
-    assert_eq!(read(entry, 0).await, [ActionFrame::Observation(Box::new(observation("done")))]);
+    assert_eq!(
+        read(entry, 0).await,
+        [ActionFrame::Observation(Box::new(observation("done")))]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,7 +100,9 @@ async fn action_completes_with_an_error_when_dropped() {
     let ledger = ledger();
     drop(start(&ledger, "a"));
     let frames = read(ledger.find(id("a")).unwrap(), 0).await;
-    let [ActionFrame::Observation(observation)] = frames.as_slice() else { panic!("{frames:?}") };
+    let [ActionFrame::Observation(observation)] = frames.as_slice() else {
+        panic!("{frames:?}")
+    };
     assert_eq!(observation.kind.kind(), "error");
 }
 
@@ -98,8 +116,14 @@ async fn action_is_gone_and_not_run_again_after_its_retention() {
     assert!(ledger.find(id("a")).is_ok());
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     assert_eq!(ledger.registry.all().len(), 0);
-    assert_eq!(ledger.find(id("a")).unwrap_err(), LedgerError::Gone(id("a")));
-    assert_eq!(ledger.start(id("a"), &request("a")).unwrap_err(), LedgerError::Gone(id("a")));
+    assert_eq!(
+        ledger.find(id("a")).unwrap_err(),
+        LedgerError::Gone(id("a"))
+    );
+    assert_eq!(
+        ledger.start(id("a"), &request("a")).unwrap_err(),
+        LedgerError::Gone(id("a"))
+    );
     shutdown.cancel();
     retention.await.unwrap();
 }
@@ -109,7 +133,10 @@ async fn oldest_ended_actions_expire_first_and_running_ones_stay() {
     let ledger = ledger();
     let _running = start(&ledger, "running");
     (0..=MAX_ENDED).for_each(|n| start(&ledger, &format!("n{n}")).complete(observation("done")));
-    assert_eq!(ledger.find(id("n0")).unwrap_err(), LedgerError::Gone(id("n0")));
+    assert_eq!(
+        ledger.find(id("n0")).unwrap_err(),
+        LedgerError::Gone(id("n0"))
+    );
     assert!(ledger.find(id("n1")).is_ok());
     tokio::time::advance(10 * RETENTION).await;
     assert!(ledger.find(id("running")).is_ok());
@@ -127,15 +154,22 @@ async fn memory_is_bounded_but_the_newest_result_stays() {
     start(&ledger, "a").complete(read_observation(long.clone()));
     assert!(ledger.find(id("a")).is_ok());
     start(&ledger, "b").complete(read_observation(long));
-    assert_eq!(ledger.find(id("a")).unwrap_err(), LedgerError::Gone(id("a")));
+    assert_eq!(
+        ledger.find(id("a")).unwrap_err(),
+        LedgerError::Gone(id("a"))
+    );
     assert!(ledger.find(id("b")).is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn start_is_refused_when_too_many_are_running() {
     let ledger = ledger();
-    let mut running: Vec<RunningAction> = (0..64).map(|n| start(&ledger, &format!("n{n}"))).collect();
-    assert_eq!(ledger.start(id("more"), &request("more")).unwrap_err(), LedgerError::Busy(64));
+    let mut running: Vec<RunningAction> =
+        (0..64).map(|n| start(&ledger, &format!("n{n}"))).collect();
+    assert_eq!(
+        ledger.start(id("more"), &request("more")).unwrap_err(),
+        LedgerError::Busy(64)
+    );
     drop(running.pop());
     start(&ledger, "more").complete(observation("done"));
 }
@@ -165,10 +199,19 @@ async fn cancel_all_cancels_every_running_action() {
 async fn action_is_forgotten_and_not_run_again_when_acknowledged() {
     let ledger = ledger();
     let running = start(&ledger, "a");
-    assert_eq!(ledger.acknowledge(id("a")), Err(LedgerError::StillRuns(id("a"))));
+    assert_eq!(
+        ledger.acknowledge(id("a")),
+        Err(LedgerError::StillRuns(id("a")))
+    );
     running.complete(observation("done"));
     assert_eq!(ledger.acknowledge(id("a")), Ok(()));
     assert_eq!(ledger.acknowledge(id("a")), Err(LedgerError::Gone(id("a"))));
-    assert_eq!(ledger.start(id("a"), &request("a")).unwrap_err(), LedgerError::Gone(id("a")));
-    assert_eq!(ledger.acknowledge(id("b")), Err(LedgerError::Unknown(id("b"))));
+    assert_eq!(
+        ledger.start(id("a"), &request("a")).unwrap_err(),
+        LedgerError::Gone(id("a"))
+    );
+    assert_eq!(
+        ledger.acknowledge(id("b")),
+        Err(LedgerError::Unknown(id("b")))
+    );
 }

@@ -80,19 +80,29 @@ fn document() -> Value {
     for (path, operations) in document["paths"].as_object_mut().unwrap() {
         for (method, operation) in operations.as_object_mut().unwrap() {
             operation["operationId"] = format!("{method} {path}").into();
-            operation.as_object_mut().unwrap().retain(|key, value| match key.as_str() {
-                // Summaries of handlers start with their route.
-                "summary" => !value.as_str().unwrap().starts_with('`'),
-                "tags" => false,
-                _ => true,
-            });
-            operation.get_mut("parameters").into_iter().for_each(remove_null_types);
+            operation
+                .as_object_mut()
+                .unwrap()
+                .retain(|key, value| match key.as_str() {
+                    // Summaries of handlers start with their route.
+                    "summary" => !value.as_str().unwrap().starts_with('`'),
+                    "tags" => false,
+                    _ => true,
+                });
+            operation
+                .get_mut("parameters")
+                .into_iter()
+                .for_each(remove_null_types);
             if path != "/alive" {
                 operation["responses"]["default"] = error_response.clone();
             }
         }
     }
-    for schema in document["components"]["schemas"].as_object_mut().unwrap().values_mut() {
+    for schema in document["components"]["schemas"]
+        .as_object_mut()
+        .unwrap()
+        .values_mut()
+    {
         if let Some(values) = schema.get_mut("enum").and_then(Value::as_array_mut) {
             // Only used by hosts, for values of newer servers.
             values.retain(|value| value != "unknown");
@@ -104,7 +114,10 @@ fn document() -> Value {
 /// Optional parameters cannot be `null`, because queries and headers have no such value.
 fn remove_null_types(parameters: &mut Value) {
     for parameter in parameters.as_array_mut().unwrap() {
-        if let Some(types) = parameter.pointer_mut("/schema/type").filter(|types| types.is_array()) {
+        if let Some(types) = parameter
+            .pointer_mut("/schema/type")
+            .filter(|types| types.is_array())
+        {
             *types = types[0].clone();
         }
     }
@@ -122,18 +135,27 @@ fn references(value: &Value) -> Vec<&str> {
     }
 }
 
-/// `METHOD PATH` of every route that routers of this source add. HEAD goes with GET; OpenAPI has no CONNECT.
+/// `METHOD PATH` of every route that routers of this source add. HEAD goes with GET; OpenAPI has no
+/// CONNECT.
 fn routes(source: &str) -> BTreeSet<String> {
     let of_route = |text: &str| {
         let (path, handlers) = text.split_once("\", ").unwrap();
         let handlers = handlers.split(".route(").next().unwrap();
-        let taken = ["get", "put", "post", "delete"].into_iter().filter(|method| {
-            let call = format!("{method}(");
-            handlers.starts_with(&call) || handlers.contains(&format!(".{call}"))
-        });
-        taken.map(|method| format!("{method} {path}")).collect::<Vec<_>>()
+        let taken = ["get", "put", "post", "delete"]
+            .into_iter()
+            .filter(|method| {
+                let call = format!("{method}(");
+                handlers.starts_with(&call) || handlers.contains(&format!(".{call}"))
+            });
+        taken
+            .map(|method| format!("{method} {path}"))
+            .collect::<Vec<_>>()
     };
-    source.split(".route(\"").skip(1).flat_map(of_route).collect()
+    source
+        .split(".route(\"")
+        .skip(1)
+        .flat_map(of_route)
+        .collect()
 }
 
 #[test]
@@ -157,7 +179,12 @@ fn document_contains_exactly_the_routes() {
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     let of_path = |(path, operations): (&String, &Value)| {
-        operations.as_object().unwrap().keys().map(|method| format!("{method} {path}")).collect::<Vec<_>>()
+        operations
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(|method| format!("{method} {path}"))
+            .collect::<Vec<_>>()
     };
     let documented: BTreeSet<String> = paths.iter().flat_map(of_path).collect();
     assert!(served.len() > 30, "{served:?}");
@@ -176,5 +203,8 @@ fn every_reference_in_the_document_resolves() {
 
 #[test]
 fn binary_contains_the_committed_document() {
-    assert_eq!(inflate(super::DEFLATED).unwrap(), include_str!("../../openapi.json"));
+    assert_eq!(
+        inflate(super::DEFLATED).unwrap(),
+        include_str!("../../openapi.json")
+    );
 }

@@ -1,6 +1,7 @@
 //! `GET /v1/openapi.json`: the OpenAPI document of the native API.
 //!
-//! A test generates `openapi.json` from the handlers and the protocol's types. The program contains it compressed.
+//! A test generates `openapi.json` from the handlers and the protocol's types. The program contains
+//! it compressed.
 
 #[cfg(test)]
 mod document;

@@ -1,7 +1,8 @@
 //! Users and groups from `/etc/passwd` and `/etc/group`.
 //!
-//! Does not use the C library's name services: a static glibc aborts in images whose shared modules have another version.
-//! Accounts that only a directory service knows are not found by name, but their numbers work.
+//! Does not use the C library's name services: a static glibc aborts in images whose shared modules
+//! have another version. Accounts that only a directory service knows are not found by name, but
+//! their numbers work.
 
 use std::ffi::OsString;
 use std::fs;
@@ -51,14 +52,18 @@ pub(crate) struct Accounts {
 impl Accounts {
     pub(crate) fn read() -> Self {
         let read = |path| fs::read(path).unwrap_or_default();
-        Self { passwd: read("/etc/passwd"), group: read("/etc/group") }
+        Self {
+            passwd: read("/etc/passwd"),
+            group: read("/etc/group"),
+        }
     }
 
     pub(crate) fn find_by_uid(&self, uid: Uid) -> Option<Account> {
         self.accounts().find(|account| account.uid == uid)
     }
 
-    /// Resolves `user` or `user:group`, each a name or a number. A number that is also a name is resolved as the name.
+    /// Resolves `user` or `user:group`, each a name or a number. A number that is also a name is
+    /// resolved as the name.
     pub(crate) fn resolve(&self, text: &str) -> Result<Identity, AccountError> {
         let (user, group) = match text.split_once(':') {
             Some((user, group)) => (user, Some(group)),
@@ -70,12 +75,21 @@ impl Accounts {
         let uid = account.as_ref().map(|account| account.uid).or(numbered);
         let uid = uid.ok_or_else(|| AccountError::NoUser(user.to_owned()))?;
         let gid = match (group, &account) {
-            (Some(group), _) => self.group(group).ok_or_else(|| AccountError::NoGroup(group.to_owned()))?,
+            (Some(group), _) => self
+                .group(group)
+                .ok_or_else(|| AccountError::NoGroup(group.to_owned()))?,
             (None, Some(account)) => account.gid,
             (None, None) => return Err(AccountError::NeedsGroup(uid.as_raw())),
         };
-        let groups = account.as_ref().map_or_else(Vec::new, |account| self.groups_with(&account.name, gid));
-        Ok(Identity { uid, gid, groups, account })
+        let groups = account
+            .as_ref()
+            .map_or_else(Vec::new, |account| self.groups_with(&account.name, gid));
+        Ok(Identity {
+            uid,
+            gid,
+            groups,
+            account,
+        })
     }
 
     fn accounts(&self) -> impl Iterator<Item = Account> {
@@ -97,7 +111,9 @@ impl Accounts {
     /// Parses lines of the form `name:password:gid:member,member`.
     fn group(&self, text: &str) -> Option<Gid> {
         let named = lines(&self.group).find_map(|mut fields| {
-            (fields.next()? == text.as_bytes()).then(|| number(fields.nth(1)?)).flatten()
+            (fields.next()? == text.as_bytes())
+                .then(|| number(fields.nth(1)?))
+                .flatten()
         });
         named.or_else(|| number(text.as_bytes())).map(Gid::from_raw)
     }
@@ -106,8 +122,13 @@ impl Accounts {
     fn groups_with(&self, name: &str, own: Gid) -> Vec<Gid> {
         let mut groups = vec![own];
         for mut fields in lines(&self.group) {
-            let Some(gid) = fields.nth(2).and_then(number).map(Gid::from_raw) else { continue };
-            let mut members = fields.next().unwrap_or_default().split(|&byte| byte == b',');
+            let Some(gid) = fields.nth(2).and_then(number).map(Gid::from_raw) else {
+                continue;
+            };
+            let mut members = fields
+                .next()
+                .unwrap_or_default()
+                .split(|&byte| byte == b',');
             if members.any(|member| member == name.as_bytes()) && !groups.contains(&gid) {
                 groups.push(gid);
             }
@@ -117,13 +138,19 @@ impl Accounts {
 }
 
 fn lines(file: &[u8]) -> impl Iterator<Item = impl Iterator<Item = &[u8]>> {
-    file.split(|&byte| byte == b'\n').map(|line| line.split(|&byte| byte == b':'))
+    file.split(|&byte| byte == b'\n')
+        .map(|line| line.split(|&byte| byte == b':'))
 }
 
-/// Parses the number of a user or group. Rejects the highest one, which system calls interpret as "unchanged".
+/// Parses the number of a user or group. Rejects the highest one, which system calls interpret as
+/// "unchanged".
 fn number(text: &[u8]) -> Option<u32> {
     let is_plain = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
-    let number = std::str::from_utf8(text).ok().filter(|_| is_plain)?.parse().ok()?;
+    let number = std::str::from_utf8(text)
+        .ok()
+        .filter(|_| is_plain)?
+        .parse()
+        .ok()?;
     (number != u32::MAX).then_some(number)
 }
 
@@ -153,8 +180,14 @@ mod tests {
         assert_eq!(ids("agent:5"), (1000, 5, vec![5, 10, 1001, 44]));
         assert_eq!(ids("7"), (70, 70, vec![70]));
         assert_eq!(ids("2147483648:3"), (2_147_483_648, 3, vec![]));
-        assert_eq!(accounts().find_by_uid(Uid::from_raw(1000)).unwrap().home, Some("/home/agent".into()));
-        assert_eq!(accounts().find_by_uid(Uid::from_raw(70)).unwrap().home, None);
+        assert_eq!(
+            accounts().find_by_uid(Uid::from_raw(1000)).unwrap().home,
+            Some("/home/agent".into())
+        );
+        assert_eq!(
+            accounts().find_by_uid(Uid::from_raw(70)).unwrap().home,
+            None
+        );
         assert_eq!(accounts().find_by_uid(Uid::from_raw(8)), None);
     }
 
@@ -165,7 +198,16 @@ mod tests {
         assert_eq!(error("nobody"), AccountError::NoUser("nobody".into()));
         assert_eq!(error("agent:none"), AccountError::NoGroup("none".into()));
         assert_eq!(error("agent:"), AccountError::NoGroup(String::new()));
-        for text in ["", ":", "-1", "+1", "4294967295:0", "4294967296:0", "broken", "+"] {
+        for text in [
+            "",
+            ":",
+            "-1",
+            "+1",
+            "4294967295:0",
+            "4294967296:0",
+            "broken",
+            "+",
+        ] {
             let Err(AccountError::NoUser(user)) = accounts().resolve(text) else {
                 panic!("{text} is resolved")
             };

@@ -1,8 +1,10 @@
-//! The children of this process: those it has started, and the orphans it has adopted as a subreaper.
+//! The children of this process: those it has started, and the orphans it has adopted as a
+//! subreaper.
 //!
-//! A process has one set of children, so this is global state. If two tasks waited for the same child, one would lose its
-//! exit code. Therefore every child of the server is started through [`spawn`], and [`reap_adopted`] waits only for the
-//! others. Orphans are adopted by the main thread, which lives as long as the server, so only its list of children is read.
+//! A process has one set of children, so this is global state. If two tasks waited for the same
+//! child, one would lose its exit code. Therefore every child of the server is started through
+//! [`spawn`], and [`reap_adopted`] waits only for the others. Orphans are adopted by the main
+//! thread, which lives as long as the server, so only its list of children is read.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -22,8 +24,9 @@ use super::process_table;
 /// Buffer size that fits the pids of some dozens of children.
 const CHILD_LIST_BYTES: usize = 256;
 
-/// Pids of the children that [`spawn`] has started. Locked during a fork and while the list of children is read, so that
-/// a child is never seen before it is registered. Never locked across an await.
+/// Pids of the children that [`spawn`] has started. Locked during a fork and while the list of
+/// children is read, so that a child is never seen before it is registered. Never locked across an
+/// await.
 static OWN: LazyLock<Mutex<HashSet<i32>>> = LazyLock::new(Mutex::default);
 
 fn own() -> MutexGuard<'static, HashSet<i32>> {
@@ -66,8 +69,8 @@ pub(crate) fn spawn(command: &mut Command) -> io::Result<OwnChild> {
     Ok(OwnChild { child, pid })
 }
 
-/// Reaps adopted orphans as they exit, until `stop` is cancelled. Must be called only once. Orphans are only adopted if
-/// `PR_SET_CHILD_SUBREAPER` is set.
+/// Reaps adopted orphans as they exit, until `stop` is cancelled. Must be called only once. Orphans
+/// are only adopted if `PR_SET_CHILD_SUBREAPER` is set.
 ///
 /// # Errors
 /// SIGCHLD cannot be watched.
@@ -83,24 +86,35 @@ pub(crate) async fn reap_adopted(stop: CancellationToken) -> io::Result<()> {
 
 fn reap_exited() {
     let own = own();
-    for pid in children_of_this_process().into_iter().filter(|pid| !own.contains(pid)) {
+    for pid in children_of_this_process()
+        .into_iter()
+        .filter(|pid| !own.contains(pid))
+    {
         // WNOHANG skips an orphan that still runs.
-        let _ = waitid(Id::Pid(Pid::from_raw(pid)), WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+        let _ = waitid(
+            Id::Pid(Pid::from_raw(pid)),
+            WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG,
+        );
     }
 }
 
 /// Returns the children that this process did not start.
 pub(crate) fn adopted() -> Vec<i32> {
     let own = own();
-    children_of_this_process().into_iter().filter(|pid| !own.contains(pid)).collect()
+    children_of_this_process()
+        .into_iter()
+        .filter(|pid| !own.contains(pid))
+        .collect()
 }
 
 fn children_of_this_process() -> Vec<i32> {
-    static LIST: LazyLock<ChildList> = LazyLock::new(|| ChildList::open(std::process::id().cast_signed()));
+    static LIST: LazyLock<ChildList> =
+        LazyLock::new(|| ChildList::open(std::process::id().cast_signed()));
     LIST.read()
 }
 
-/// The list of a process's children. Keeps the file open, so that reading it again is one system call.
+/// The list of a process's children. Keeps the file open, so that reading it again is one system
+/// call.
 #[derive(Debug)]
 pub(crate) struct ChildList {
     pid: i32,
@@ -109,7 +123,10 @@ pub(crate) struct ChildList {
 
 impl ChildList {
     pub(crate) fn open(pid: i32) -> Self {
-        Self { pid, file: File::open(list_path(pid)).ok() }
+        Self {
+            pid,
+            file: File::open(list_path(pid)).ok(),
+        }
     }
 
     /// Returns the process whose children are listed.
@@ -129,8 +146,8 @@ impl ChildList {
 }
 
 ///
-/// Returns the children of the main thread of `pid`, which are all children of a shell. Scans all processes if the kernel
-/// does not provide the list.
+/// Returns the children of the main thread of `pid`, which are all children of a shell. Scans all
+/// processes if the kernel does not provide the list.
 pub(crate) fn children_of(pid: i32) -> Vec<i32> {
     match fs::read_to_string(list_path(pid)) {
         Ok(list) => parse(&list),
@@ -143,5 +160,7 @@ fn list_path(pid: i32) -> String {
 }
 
 fn parse(list: &str) -> Vec<i32> {
-    list.split_ascii_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    list.split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
 }

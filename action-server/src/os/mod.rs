@@ -1,4 +1,5 @@
-//! Operating system helpers that shells and processes share: spawning, reaping, process trees, accounts.
+//! Operating system helpers that shells and processes share: spawning, reaping, process trees,
+//! accounts.
 //!
 //! Knows nothing of shells, actions or HTTP.
 

@@ -23,13 +23,20 @@ pub(crate) fn scan() -> Vec<ProcessStat> {
 
 /// Lists the children of `parent`, including zombies.
 pub(crate) fn children_of(parent: i32) -> Vec<i32> {
-    scan().into_iter().filter(|process| process.parent == parent).map(|process| process.pid).collect()
+    scan()
+        .into_iter()
+        .filter(|process| process.parent == parent)
+        .map(|process| process.pid)
+        .collect()
 }
 
 /// Parses `PID (NAME) STATE PARENT GROUP …`. The name may contain any bytes, including parentheses.
 fn parse_stat(pid: i32, stat: &[u8]) -> Option<ProcessStat> {
-    let (_, after_name) = stat.split_at_checked(stat.iter().rposition(|&byte| byte == b')')? + 1)?;
-    let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
+    let (_, after_name) =
+        stat.split_at_checked(stat.iter().rposition(|&byte| byte == b')')? + 1)?;
+    let mut fields = std::str::from_utf8(after_name)
+        .ok()?
+        .split_ascii_whitespace();
     let is_zombie = matches!(fields.next()?, "Z" | "X");
     Some(ProcessStat {
         pid,
@@ -49,9 +56,17 @@ mod tests {
     #[test]
     fn parent_is_correct_when_the_name_looks_like_a_stat_line() {
         let stat = |line: &[u8]| parse_stat(7, line);
-        let process = ProcessStat { pid: 7, parent: 42, group: 43, is_zombie: true };
+        let process = ProcessStat {
+            pid: 7,
+            parent: 42,
+            group: 43,
+            is_zombie: true,
+        };
         assert_eq!(stat(b"7 (a) S 1 (b) Z 42 43 7 0"), Some(process));
-        assert_eq!(stat(b"7 (sh) S 1 7 7 0").map(|process| process.parent), Some(1));
+        assert_eq!(
+            stat(b"7 (sh) S 1 7 7 0").map(|process| process.parent),
+            Some(1)
+        );
     }
 
     #[test]
@@ -64,13 +79,20 @@ mod tests {
     fn scan_lists_this_process_with_its_parent() {
         let own = std::process::id().cast_signed();
         let parent = std::os::unix::process::parent_id().cast_signed();
-        assert!(scan().iter().any(|each| each.pid == own && each.parent == parent));
+        assert!(
+            scan()
+                .iter()
+                .any(|each| each.pid == own && each.parent == parent)
+        );
     }
 
     #[test]
     fn child_is_listed_until_it_is_reaped() {
         let own = std::process::id().cast_signed();
-        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
         let pid = child.id().cast_signed();
         assert!(children_of(own).contains(&pid));
         child.kill().unwrap();
@@ -84,8 +106,14 @@ mod tests {
         let pid = child.id().cast_signed();
         let exited = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
         waitid(Id::Pid(Pid::from_raw(pid)), exited).unwrap();
-        let zombie = scan().into_iter().find(|process| process.pid == pid).unwrap();
-        assert_eq!((zombie.parent, zombie.is_zombie), (std::process::id().cast_signed(), true));
+        let zombie = scan()
+            .into_iter()
+            .find(|process| process.pid == pid)
+            .unwrap();
+        assert_eq!(
+            (zombie.parent, zombie.is_zombie),
+            (std::process::id().cast_signed(), true)
+        );
         child.wait().unwrap();
     }
 }

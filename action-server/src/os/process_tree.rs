@@ -1,8 +1,10 @@
-//! The tree of processes that a process of this server has started, and how it is signalled and killed.
+//! The tree of processes that a process of this server has started, and how it is signalled and
+//! killed.
 //!
-//! It consists of the descendants of the root process, the members of its process group, and adopted orphans whose
-//! environment contains the tree's id. A process that has left the group, lost its parent and cleared its environment
-//! counts as a daemon, which ends with the server. All functions read `/proc` and block.
+//! It consists of the descendants of the root process, the members of its process group, and
+//! adopted orphans whose environment contains the tree's id. A process that has left the group,
+//! lost its parent and cleared its environment counts as a daemon, which ends with the server. All
+//! functions read `/proc` and block.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fs;
@@ -18,7 +20,8 @@ use super::process_table::{self, ProcessStat};
 /// Environment variable that holds the id of the session or process tree that a process belongs to.
 pub(crate) const SESSION_VARIABLE: &str = "GLOVEBOX_SESSION";
 
-/// Maximum time to wait for a killed tree to exit. A process in uninterruptible I/O may take longer.
+/// Maximum time to wait for a killed tree to exit. A process in uninterruptible I/O may take
+/// longer.
 const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Interval between scans of a killed tree. The kernel does not report the exit of a grandchild.
@@ -36,7 +39,11 @@ pub(crate) struct ProcessTree {
 impl ProcessTree {
     /// `id` is the value of [`SESSION_VARIABLE`] in the environment of the root process.
     pub(crate) fn new(root: i32, id: String) -> Self {
-        Self { root, id, is_root_reaped: AtomicBool::new(false) }
+        Self {
+            root,
+            id,
+            is_root_reaped: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn root(&self) -> i32 {
@@ -59,7 +66,9 @@ impl ProcessTree {
 
     /// Sends a signal to all processes of the tree.
     pub(crate) fn signal(&self, signal: Signal) {
-        self.running(&mut HashSet::new()).into_iter().for_each(|pid| send(pid, signal));
+        self.running(&mut HashSet::new())
+            .into_iter()
+            .for_each(|pid| send(pid, signal));
     }
 
     /// Kills all processes of the tree, including those that are started meanwhile.
@@ -76,13 +85,15 @@ impl ProcessTree {
             if running.is_empty() || Instant::now() > deadline {
                 return;
             }
-            running.into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
+            running
+                .into_iter()
+                .for_each(|pid| send(pid, Signal::SIGKILL));
             sleep(SCAN_INTERVAL);
         }
     }
 
-    /// Lists the running processes, parents before children. `seen` are those of earlier scans, whose descendants also
-    /// belong to the tree.
+    /// Lists the running processes, parents before children. `seen` are those of earlier scans,
+    /// whose descendants also belong to the tree.
     fn running(&self, seen: &mut HashSet<i32>) -> Vec<i32> {
         let processes = process_table::scan();
         let server = getpid().as_raw();
@@ -96,7 +107,8 @@ impl ProcessTree {
         for process in &processes {
             children.entry(process.parent).or_default().push(process);
         }
-        let mut queue: VecDeque<&ProcessStat> = processes.iter().filter(|each| is_root(each)).collect();
+        let mut queue: VecDeque<&ProcessStat> =
+            processes.iter().filter(|each| is_root(each)).collect();
         let (mut running, mut visited) = (Vec::new(), HashSet::new());
         while let Some(process) = queue.pop_front() {
             if process.pid == server || !visited.insert(process.pid) {
@@ -114,7 +126,9 @@ impl ProcessTree {
     fn has_id(&self, pid: i32) -> bool {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         let expected = format!("{SESSION_VARIABLE}={}", self.id);
-        environment.split(|&byte| byte == 0).any(|variable| variable == expected.as_bytes())
+        environment
+            .split(|&byte| byte == 0)
+            .any(|variable| variable == expected.as_bytes())
     }
 }
 

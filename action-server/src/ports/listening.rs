@@ -1,6 +1,7 @@
 //! Lists listening sockets from `/proc/net`. A test connection would disturb the listener.
 //!
-//! Reads a few small files. Finding the owner of a port reads all processes and must run in a blocking thread.
+//! Reads a few small files. Finding the owner of a port reads all processes and must run in a
+//! blocking thread.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -45,18 +46,40 @@ pub(crate) fn listening() -> Vec<ListeningPort> {
         ports.entry(socket.address.port()).or_default().push(socket);
     }
     let owners = owners();
-    ports.into_iter().take(MAX_PORTS).map(|(port, sockets)| describe(port, &sockets, &owners)).collect()
+    ports
+        .into_iter()
+        .take(MAX_PORTS)
+        .map(|(port, sockets)| describe(port, &sockets, &owners))
+        .collect()
 }
 
-fn describe(port: u16, sockets: &[ListeningSocket], owners: &HashMap<u64, Vec<i32>>) -> ListeningPort {
-    let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address.ip().to_string()).collect();
+fn describe(
+    port: u16,
+    sockets: &[ListeningSocket],
+    owners: &HashMap<u64, Vec<i32>>,
+) -> ListeningPort {
+    let mut addresses: Vec<_> = sockets
+        .iter()
+        .map(|socket| socket.address.ip().to_string())
+        .collect();
     addresses.sort();
     addresses.dedup();
-    let mut pids: Vec<_> = sockets.iter().filter_map(|socket| owners.get(&socket.inode)).flatten().collect();
+    let mut pids: Vec<_> = sockets
+        .iter()
+        .filter_map(|socket| owners.get(&socket.inode))
+        .flatten()
+        .collect();
     pids.sort();
     pids.dedup();
-    let process = |&pid: &i32| PortProcess { pid, name: process_name(pid) };
-    ListeningPort { port, addresses, processes: pids.into_iter().map(process).collect() }
+    let process = |&pid: &i32| PortProcess {
+        pid,
+        name: process_name(pid),
+    };
+    ListeningPort {
+        port,
+        addresses,
+        processes: pids.into_iter().map(process).collect(),
+    }
 }
 
 fn process_name(pid: i32) -> String {
@@ -65,11 +88,17 @@ fn process_name(pid: i32) -> String {
 }
 
 fn sockets() -> Vec<ListeningSocket> {
-    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
-    tables.iter().flat_map(|table| table.lines()).filter_map(parse).collect()
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .map(|path| fs::read_to_string(path).unwrap_or_default());
+    tables
+        .iter()
+        .flat_map(|table| table.lines())
+        .filter_map(parse)
+        .collect()
 }
 
-/// Parses `N: ADDRESS:PORT REMOTE STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE …`, with addresses as hexadecimal words.
+/// Parses `N: ADDRESS:PORT REMOTE STATE QUEUES TIMER RETRANSMITS UID TIMEOUT INODE …`, with
+/// addresses as hexadecimal words.
 fn parse(line: &str) -> Option<ListeningSocket> {
     let mut fields = line.split_ascii_whitespace();
     let local = fields.nth(1)?;
@@ -79,12 +108,19 @@ fn parse(line: &str) -> Option<ListeningSocket> {
     let inode = fields.nth(5)?.parse().ok()?;
     let (address, port) = local.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
-    Some(ListeningSocket { address: SocketAddr::new(parse_address(address)?, port), inode })
+    Some(ListeningSocket {
+        address: SocketAddr::new(parse_address(address)?, port),
+        inode,
+    })
 }
 
 /// Parses words of 32 bits in native byte order.
 fn parse_address(text: &str) -> Option<IpAddr> {
-    let word = |at: usize| u32::from_str_radix(text.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let word = |at: usize| {
+        u32::from_str_radix(text.get(at..at + 8)?, 16)
+            .ok()
+            .map(u32::to_ne_bytes)
+    };
     match text.len() {
         8 => Some(Ipv4Addr::from(word(0)?).into()),
         32 => {
@@ -95,8 +131,9 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// Returns the addresses to connect to for a listening address. An unspecified one includes loopback. An unspecified IPv6
-/// address usually includes IPv4, which is the only one that works where IPv6 is disabled.
+/// Returns the addresses to connect to for a listening address. An unspecified one includes
+/// loopback. An unspecified IPv6 address usually includes IPv4, which is the only one that works
+/// where IPv6 is disabled.
 fn reachable(address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
     let (ip, other) = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST.into(), None),
@@ -105,7 +142,10 @@ fn reachable(address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         }
         ip => (ip, None),
     };
-    [Some(ip), other].into_iter().flatten().map(move |ip| SocketAddr::new(ip, address.port()))
+    [Some(ip), other]
+        .into_iter()
+        .flatten()
+        .map(move |ip| SocketAddr::new(ip, address.port()))
 }
 
 /// Maps the inode of each socket to the processes that have it open.
@@ -113,8 +153,13 @@ fn owners() -> HashMap<u64, Vec<i32>> {
     let mut owners: HashMap<u64, Vec<i32>> = HashMap::new();
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        for inode in descriptors.filter_map(|entry| socket_inode(&fs::read_link(entry.path()).ok()?)) {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))
+            .into_iter()
+            .flatten()
+            .flatten();
+        for inode in
+            descriptors.filter_map(|entry| socket_inode(&fs::read_link(entry.path()).ok()?))
+        {
             owners.entry(inode).or_default().push(pid);
         }
     }
@@ -122,7 +167,11 @@ fn owners() -> HashMap<u64, Vec<i32>> {
 }
 
 fn socket_inode(link: &std::path::Path) -> Option<u64> {
-    link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    link.to_str()?
+        .strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -133,7 +182,10 @@ mod tests {
     fn socket_is_parsed_from_the_kernel_table() {
         let line = "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1";
         let socket = parse(line).unwrap();
-        assert_eq!((socket.address.to_string().as_str(), socket.inode), ("127.0.0.1:8080", 4711));
+        assert_eq!(
+            (socket.address.to_string().as_str(), socket.inode),
+            ("127.0.0.1:8080", 4711)
+        );
         assert_eq!(parse(&line.replace(" 0A ", " 01 ")), None);
         assert_eq!(parse("  sl  local_address rem_address   st"), None);
         let six = line.replace("0100007F", "00000000000000000000000001000000");
@@ -146,11 +198,21 @@ mod tests {
             let listener = std::net::TcpListener::bind(address).unwrap();
             let port = listener.local_addr().unwrap().port();
             assert!(is_listening(port));
-            assert!(addresses(port).iter().all(|address| address.ip().is_loopback()));
-            assert!(addresses(port).iter().any(SocketAddr::is_ipv4));
-            let found = listening().into_iter().find(|found| found.port == port).unwrap();
             assert!(
-                found.processes.iter().any(|process| process.pid == std::process::id() as i32),
+                addresses(port)
+                    .iter()
+                    .all(|address| address.ip().is_loopback())
+            );
+            assert!(addresses(port).iter().any(SocketAddr::is_ipv4));
+            let found = listening()
+                .into_iter()
+                .find(|found| found.port == port)
+                .unwrap();
+            assert!(
+                found
+                    .processes
+                    .iter()
+                    .any(|process| process.pid == std::process::id() as i32),
                 "{found:?}"
             );
             drop(listener);

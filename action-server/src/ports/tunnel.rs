@@ -1,7 +1,7 @@
 //! A byte tunnel between an upgraded stream and a port or socket in the sandbox.
 //!
-//! Bytes are not inspected. Either side may close its half. The tunnel ends when both halves are closed, on an error, or when
-//! the server shuts down.
+//! Bytes are not inspected. Either side may close its half. The tunnel ends when both halves are
+//! closed, on an error, or when the server shuts down.
 
 use std::io;
 use std::net::SocketAddr;
@@ -62,18 +62,29 @@ pub(crate) struct Tunnels {
 
 impl Tunnels {
     pub(crate) fn new(tasks: TaskTracker, stop: CancellationToken) -> Self {
-        Self { tasks, stop, permits: Arc::new(Semaphore::new(MAX_TUNNELS)) }
+        Self {
+            tasks,
+            stop,
+            permits: Arc::new(Semaphore::new(MAX_TUNNELS)),
+        }
     }
 
     /// Connects to the target, and copies bytes once the request has become a stream.
-    pub(crate) async fn open(&self, target: TunnelTarget, upgrade: OnUpgrade) -> Result<(), TunnelError> {
-        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(|_| TunnelError::TooMany)?;
+    pub(crate) async fn open(
+        &self,
+        target: TunnelTarget,
+        upgrade: OnUpgrade,
+    ) -> Result<(), TunnelError> {
+        let permit = Arc::clone(&self.permits)
+            .try_acquire_owned()
+            .map_err(|_| TunnelError::TooMany)?;
         let mut target = connect(target).await?;
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             let copied = async {
                 let mut client = TokioIo::new(upgrade.await.map_err(io::Error::other)?);
-                copy_bidirectional_with_sizes(&mut client, &mut target, BUFFER_BYTES, BUFFER_BYTES).await
+                copy_bidirectional_with_sizes(&mut client, &mut target, BUFFER_BYTES, BUFFER_BYTES)
+                    .await
             };
             tokio::select! {
                 copied = copied => match copied {
@@ -96,7 +107,10 @@ async fn connect(target: TunnelTarget) -> Result<Box<dyn Duplex>, TunnelError> {
                 match connect_tcp(address).await {
                     Ok(stream) => return Ok(Box::new(stream)),
                     Err(source) => {
-                        failed = Some(TunnelError::Connect { target: address.to_string(), source });
+                        failed = Some(TunnelError::Connect {
+                            target: address.to_string(),
+                            source,
+                        });
                     }
                 }
             }
@@ -119,5 +133,7 @@ async fn connect_tcp(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 async fn with_timeout<T>(connect: impl Future<Output = io::Result<T>>) -> io::Result<T> {
-    timeout(CONNECT_TIMEOUT, connect).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(CONNECT_TIMEOUT, connect)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

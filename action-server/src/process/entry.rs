@@ -85,7 +85,14 @@ pub(super) struct NewProcess {
 
 impl Process {
     pub(super) fn new(started: NewProcess, spools: &SpoolStore) -> Self {
-        let NewProcess { id, argv, at_ms, tree, stdin, kill } = started;
+        let NewProcess {
+            id,
+            argv,
+            at_ms,
+            tree,
+            stdin,
+            kill,
+        } = started;
         Self {
             id,
             argv,
@@ -112,7 +119,11 @@ impl Process {
             id: self.id.clone(),
             pid: self.tree.root(),
             argv: self.argv.clone(),
-            state: if exit.is_some() { ProcessState::Exited } else { ProcessState::Running },
+            state: if exit.is_some() {
+                ProcessState::Exited
+            } else {
+                ProcessState::Running
+            },
             exit,
             started_at_ms: self.started_at_ms,
             stdout_bytes: self.stdout.end(),
@@ -163,7 +174,10 @@ impl Process {
 
     /// Returns whether there is a frame for a reader with these cursors.
     pub(crate) fn is_ready(&self, cursors: Cursors) -> bool {
-        !matches!(self.next(cursors, OutputStream::Stdout), ProcessProgress::Pending)
+        !matches!(
+            self.next(cursors, OutputStream::Stdout),
+            ProcessProgress::Pending
+        )
     }
 
     /// Completes with the next change after this call.
@@ -192,17 +206,24 @@ impl Process {
             piece.map(|piece| ProcessProgress::Output(stream, piece))
         };
         let output = read(first).or_else(|| read(other(first)));
-        output.or(exit.map(ProcessProgress::Exited)).unwrap_or(ProcessProgress::Pending)
+        output
+            .or(exit.map(ProcessProgress::Exited))
+            .unwrap_or(ProcessProgress::Pending)
     }
 
-    /// Sets the exit, after the output was read. Returns the resources that the record uses from now on.
+    /// Sets the exit, after the output was read. Returns the resources that the record uses from
+    /// now on.
     pub(super) fn set_exit(&self, exit: ProcessExit) -> SpoolUsage {
         let (stdout, stderr) = (self.stdout.close(), self.stderr.close());
         let mut frame = Vec::new();
         // Cannot fail: the frame is short.
-        let _: Result<(), FrameError> = ProcessFrame::Exit(Box::new(exit.clone())).encode(&mut frame);
+        let _: Result<(), FrameError> =
+            ProcessFrame::Exit(Box::new(exit.clone())).encode(&mut frame);
         // Cannot fail: only one task watches the process.
-        _ = self.exit.set(EncodedExit { exit, frame: frame.into() });
+        _ = self.exit.set(EncodedExit {
+            exit,
+            frame: frame.into(),
+        });
         self.notify_progress();
         let argv: usize = self.argv.iter().map(String::len).sum();
         SpoolUsage {

@@ -23,7 +23,10 @@ pub(crate) enum ProcessError {
     Busy(usize),
     /// Not started; the id can be used again.
     #[error("field `{field}`: {problem}")]
-    Invalid { field: &'static str, problem: String },
+    Invalid {
+        field: &'static str,
+        problem: String,
+    },
     /// Not started; the id can be used again.
     #[error("field `argv`: there is no program `{name}`{detail}")]
     NoProgram { name: String, detail: String },
@@ -43,6 +46,9 @@ pub(crate) enum ProcessError {
 
 impl ProcessError {
     pub(super) fn invalid(field: &'static str, problem: impl Into<String>) -> Self {
-        Self::Invalid { field, problem: problem.into() }
+        Self::Invalid {
+            field,
+            problem: problem.into(),
+        }
     }
 }

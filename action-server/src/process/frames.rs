@@ -1,5 +1,6 @@
-//! Streams a process's output and exit as encoded frames, at the pace of the reader. A reader that follows the process slows it
-//! down ([`super::readers`]). Dropping the stream does not kill the process.
+//! Streams a process's output and exit as encoded frames, at the pace of the reader. A reader that
+//! follows the process slows it down ([`super::readers`]). Dropping the stream does not kill the
+//! process.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,17 +15,19 @@ use super::entry::{Cursors, ProcessProgress, other};
 use super::readers::AttachedReader;
 use crate::ledger::OutputPiece;
 
-/// Maximum payload of an output frame. Small compared to the HTTP/2 window, so that frames of several processes alternate.
+/// Maximum payload of an output frame. Small compared to the HTTP/2 window, so that frames of
+/// several processes alternate.
 const FRAME_BYTES: usize = 64 << 10;
 
-/// Output that is shorter is copied into a buffer with adjacent frames. Longer output is not copied.
+/// Output that is shorter is copied into a buffer with adjacent frames. Longer output is not
+/// copied.
 const SHORT_BYTES: usize = 8 << 10;
 
 /// Size after which frames are written to the socket. About as much as a socket buffers.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// Returns the frames of `process` for a reader that has its output up to `cursors`. They end with the exit or, without
-/// `follow`, with the output so far.
+/// Returns the frames of `process` for a reader that has its output up to `cursors`. They end with
+/// the exit or, without `follow`, with the output so far.
 pub(crate) fn frames(
     process: Arc<Process>,
     cursors: Cursors,
@@ -32,7 +35,13 @@ pub(crate) fn frames(
 ) -> impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static {
     let (first, ready) = (OutputStream::Stdout, FrameQueue::default());
     let attached = follow.then(|| process.readers.attach(cursors));
-    let reader = ProcessFrameReader { process, cursors, attached, first, ready };
+    let reader = ProcessFrameReader {
+        process,
+        cursors,
+        attached,
+        first,
+        ready,
+    };
     stream::unfold(reader, |mut reader| async {
         let bytes = reader.next().await?;
         Some((Ok(bytes), reader))
@@ -80,7 +89,9 @@ impl ProcessFrameReader {
                     self.ready.push(frame);
                     return self.ready.is_last = true;
                 }
-                ProcessProgress::Pending if self.attached.is_none() => return self.ready.is_last = true,
+                ProcessProgress::Pending if self.attached.is_none() => {
+                    return self.ready.is_last = true;
+                }
                 ProcessProgress::Pending if self.ready.is_empty() => progress.await,
                 ProcessProgress::Pending => return,
             }
@@ -94,14 +105,20 @@ impl ProcessFrameReader {
         };
         let (mut bytes, to) = piece.read(*cursor).await;
         if bytes.is_empty() {
-            let gap = ProcessFrame::Gap { stream, from: *cursor, to };
+            let gap = ProcessFrame::Gap {
+                stream,
+                from: *cursor,
+                to,
+            };
             // Cannot fail: the frame is short.
             let _: Result<(), FrameError> = gap.encode(&mut self.ready.tail);
         }
         let mut offset = *cursor;
         while !bytes.is_empty() {
             let part = bytes.split_to(bytes.len().min(FRAME_BYTES));
-            self.ready.tail.extend(ProcessFrame::output_header(stream, offset, part.len()));
+            self.ready
+                .tail
+                .extend(ProcessFrame::output_header(stream, offset, part.len()));
             offset += part.len() as u64;
             self.ready.push(part);
         }
@@ -163,14 +180,23 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn slow_reader_loses_nothing_without_a_disk() {
         let environment = Environment::new(crate::environment::for_commands(None));
-        let defaults = ProcessDefaults { working_dir: std::env::temp_dir(), environment };
+        let defaults = ProcessDefaults {
+            working_dir: std::env::temp_dir(),
+            environment,
+        };
         let processes = Processes::new(defaults, SpoolStore::without_disk());
         // The first fits into the buffers, and its process has exited when the first byte is read.
         for (bytes, exits) in [(700_000, true), (10_000_000, false)] {
             let request = ProcessRequest::new(["head", "-c", &bytes.to_string(), "/dev/zero"]);
-            let process = processes.start(format!("p{bytes}").try_into().unwrap(), &request).unwrap();
+            let process = processes
+                .start(format!("p{bytes}").try_into().unwrap(), &request)
+                .unwrap();
             let mut stream = Box::pin(frames(Arc::clone(&process), Cursors::default(), true));
-            let limit = if exits { Duration::from_secs(20) } else { Duration::from_millis(500) };
+            let limit = if exits {
+                Duration::from_secs(20)
+            } else {
+                Duration::from_millis(500)
+            };
             let held = tokio::time::timeout(limit, process.exited()).await;
             assert_eq!(held.is_ok(), exits, "{bytes}");
             let (mut decoder, mut received) = (ProcessFrameDecoder::default(), 0);

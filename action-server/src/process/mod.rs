@@ -1,8 +1,10 @@
-//! Processes without a terminal. They are started by id, their output is read by offset, and the whole tree can be killed.
+//! Processes without a terminal. They are started by id, their output is read by offset, and the
+//! whole tree can be killed.
 //!
-//! A process outlives the request that started it. It belongs to a task ([`watch`]) of [`Processes`], and ends at the latest
-//! with [`Processes::shut_down`]. Only readers that follow it slow it down ([`readers`]). Its record is retained until it is
-//! acknowledged or expires, as for actions. Running processes do not keep an idle server alive.
+//! A process outlives the request that started it. It belongs to a task ([`watch`]) of
+//! [`Processes`], and ends at the latest with [`Processes::shut_down`]. Only readers that follow it
+//! slow it down ([`readers`]). Its record is retained until it is acknowledged or expires, as for
+//! actions. Running processes do not keep an idle server alive.
 
 mod command;
 mod entry;
@@ -81,12 +83,16 @@ impl Processes {
         }
     }
 
-    fn spawn(&self, id: &ProcessId, request: &ProcessRequest) -> Result<Arc<Process>, ProcessError> {
+    fn spawn(
+        &self,
+        id: &ProcessId,
+        request: &ProcessRequest,
+    ) -> Result<Arc<Process>, ProcessError> {
         let tree_id = Uuid::now_v7().simple().to_string();
         let mut prepared = command::prepare(request, &self.defaults, &tree_id)?;
         let name = request.argv.first().map_or("", String::as_str);
-        let mut child =
-            children::spawn(&mut prepared.command).map_err(|error| command::start_error(error, name))?;
+        let mut child = children::spawn(&mut prepared.command)
+            .map_err(|error| command::start_error(error, name))?;
         tracing::debug!(%id, pid = child.pid(), "process started");
         let started = NewProcess {
             id: id.clone(),
@@ -116,7 +122,9 @@ impl Processes {
 
     /// Writes the input of the request. The task ends with the process.
     fn write_initial_stdin(&self, process: &Arc<Process>, bytes: Vec<u8>, stdin: ProcessStdin) {
-        let Some(mut writer) = process.first_stdin_writer() else { return };
+        let Some(mut writer) = process.first_stdin_writer() else {
+            return;
+        };
         self.tasks.spawn(async move {
             // A process does not have to read all of its input.
             let _: Result<(), ProcessError> = writer.write(&bytes).await;
@@ -127,19 +135,29 @@ impl Processes {
     }
 
     pub(crate) fn find(&self, id: ProcessId) -> Result<Arc<Process>, ProcessError> {
-        self.registry.find(&id).map_err(|error| to_process_error(id, error))
+        self.registry
+            .find(&id)
+            .map_err(|error| to_process_error(id, error))
     }
 
     /// Lists all processes, oldest first.
     pub(crate) fn list(&self) -> Vec<ProcessInfo> {
-        let mut infos: Vec<_> = self.registry.all().iter().map(|process| process.info()).collect();
+        let mut infos: Vec<_> = self
+            .registry
+            .all()
+            .iter()
+            .map(|process| process.info())
+            .collect();
         infos.sort_by(|one, two| (one.started_at_ms, &one.id).cmp(&(two.started_at_ms, &two.id)));
         infos
     }
 
-    /// Forgets a process that has exited, after the client has received the exit. Its descendants are not killed.
+    /// Forgets a process that has exited, after the client has received the exit. Its descendants
+    /// are not killed.
     pub(crate) fn acknowledge(&self, id: ProcessId) -> Result<(), ProcessError> {
-        self.registry.acknowledge(&id).map_err(|error| to_process_error(id, error))
+        self.registry
+            .acknowledge(&id)
+            .map_err(|error| to_process_error(id, error))
     }
 
     /// Returns the registry for the task that expires records.
@@ -166,6 +184,8 @@ fn to_process_error(id: ProcessId, error: RegistryError) -> ProcessError {
 }
 
 fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

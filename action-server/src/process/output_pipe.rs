@@ -17,8 +17,8 @@ use crate::ledger::{KEPT_BYTES, Spool};
 /// Size of one read: the default capacity of a pipe.
 const READ_BYTES: usize = 64 << 10;
 
-/// Output after which the pipe is enlarged. With a small pipe that is often full, the process and its reader would wait for
-/// each other in turns.
+/// Output after which the pipe is enlarged. With a small pipe that is often full, the process and
+/// its reader would wait for each other in turns.
 const BULK_BYTES: u64 = 256 << 10;
 
 const LARGE_PIPE_BYTES: i32 = 512 << 10;
@@ -26,8 +26,10 @@ const LARGE_PIPE_BYTES: i32 = 512 << 10;
 /// The largest pipe that the kernel allows a program to create.
 const MAX_PIPE_BYTES: usize = 1 << 20;
 
-// A reader that slows the process down misses nothing, even if no output can be written to the disk.
-const _: () = assert!(MAX_AHEAD_BYTES as usize + READ_BYTES + LARGE_PIPE_BYTES as usize <= KEPT_BYTES);
+// A reader that slows the process down misses nothing, even if no output can be written to the
+// disk.
+const _: () =
+    assert!(MAX_AHEAD_BYTES as usize + READ_BYTES + LARGE_PIPE_BYTES as usize <= KEPT_BYTES);
 
 /// Shorter reads are copied, so that they do not keep a whole buffer alive.
 const SHORT_BYTES: usize = READ_BYTES / 4;
@@ -49,14 +51,25 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
             OutputStream::Stderr => &process.stderr,
         });
         let readers = Arc::clone(&process.readers);
-        Self { pipe, stream, spool, readers, buffer: BytesMut::new(), is_bulk: false }
+        Self {
+            pipe,
+            stream,
+            spool,
+            readers,
+            buffer: BytesMut::new(),
+            is_bulk: false,
+        }
     }
 
     /// Reads once. Never completes after the end of the pipe. Cancel-safe.
     pub(super) async fn read(&mut self) {
-        self.readers.wait_for_room(self.stream, self.spool.end()).await;
+        self.readers
+            .wait_for_room(self.stream, self.spool.end())
+            .await;
         self.spool.wait_for_room().await;
-        let Some(pipe) = &mut self.pipe else { return std::future::pending().await };
+        let Some(pipe) = &mut self.pipe else {
+            return std::future::pending().await;
+        };
         self.buffer.reserve(READ_BYTES);
         match pipe.read_buf(&mut self.buffer).await {
             Ok(count) if count > 0 => {
@@ -72,7 +85,10 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
             return;
         }
         // Fails when the user's quota of pipe memory is used up; the pipe then stays small.
-        _ = self.pipe.as_ref().map(|pipe| fcntl(pipe, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE_BYTES)));
+        _ = self
+            .pipe
+            .as_ref()
+            .map(|pipe| fcntl(pipe, FcntlArg::F_SETPIPE_SZ(LARGE_PIPE_BYTES)));
     }
 
     fn store(&mut self) {
@@ -84,7 +100,8 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
         }
     }
 
-    /// Reads without waiting, at most the capacity of a pipe: all output of a process that has exited.
+    /// Reads without waiting, at most the capacity of a pipe: all output of a process that has
+    /// exited.
     pub(super) fn read_rest(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         let mut buffer = vec![0; READ_BYTES];
@@ -102,8 +119,8 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
         }
     }
 
-    /// Reads and drops output until the end of the pipe. Descendants of the process may still write; without a reader,
-    /// SIGPIPE would kill them.
+    /// Reads and drops output until the end of the pipe. Descendants of the process may still
+    /// write; without a reader, SIGPIPE would kill them.
     pub(super) async fn drain(self) {
         if let Some(mut pipe) = self.pipe {
             let _: io::Result<u64> = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await;

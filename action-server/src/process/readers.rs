@@ -1,8 +1,8 @@
-//! Backpressure: a process is not further ahead of the readers that follow it than a buffer, as with a pipe. It then loses no
-//! output, however slow they are, and its output needs no disk.
+//! Backpressure: a process is not further ahead of the readers that follow it than a buffer, as
+//! with a pipe. It then loses no output, however slow they are, and its output needs no disk.
 //!
-//! A reader that is gone does not hold the process: after a grace period, output is retained within the limits of
-//! [`Spool`](crate::ledger::Spool) only.
+//! A reader that is gone does not hold the process: after a grace period, output is retained within
+//! the limits of [`Spool`](crate::ledger::Spool) only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,12 +14,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::entry::Cursors;
 
-/// How far output may be ahead of the slowest reader. It fits into the memory of a spool, together with a pipe, which is read
-/// when the process has exited.
+/// How far output may be ahead of the slowest reader. It fits into the memory of a spool, together
+/// with a pipe, which is read when the process has exited.
 pub(super) const MAX_AHEAD_BYTES: u64 = 256 << 10;
 
-/// How long a process is held for a reader that was announced, or that has lost its connection. The peers of a broken
-/// connection detect that up to 5 s apart.
+/// How long a process is held for a reader that was announced, or that has lost its connection. The
+/// peers of a broken connection detect that up to 5 s apart.
 const ATTACH_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// The readers that follow one process.
@@ -71,7 +71,10 @@ impl Readers {
             state.attached.insert(state.next_key, cursors);
             state.next_key
         });
-        AttachedReader { readers: Arc::clone(self), key }
+        AttachedReader {
+            readers: Arc::clone(self),
+            key,
+        }
     }
 
     /// Waits until the output of a stream, which ends at `end`, is not far ahead of any reader.
@@ -104,18 +107,28 @@ impl Readers {
 
 impl ReadersState {
     fn expect(&mut self, cursors: Cursors) {
-        self.expected = Some(ExpectedReader { since: Instant::now(), cursors });
+        self.expected = Some(ExpectedReader {
+            since: Instant::now(),
+            cursors,
+        });
     }
 
     fn room(&self, stream: OutputStream, end: u64, now: Instant) -> Room {
-        let is_far_ahead = |cursors: &Cursors| end.saturating_sub(cursors.of(stream)) >= MAX_AHEAD_BYTES;
+        let is_far_ahead =
+            |cursors: &Cursors| end.saturating_sub(cursors.of(stream)) >= MAX_AHEAD_BYTES;
         if self.attached.values().any(is_far_ahead) {
             return Room::Full(None);
         }
         match &self.expected {
-            Some(ExpectedReader { since, cursors }) if self.attached.is_empty() && is_far_ahead(cursors) => {
+            Some(ExpectedReader { since, cursors })
+                if self.attached.is_empty() && is_far_ahead(cursors) =>
+            {
                 let until = *since + ATTACH_GRACE_PERIOD;
-                if now < until { Room::Full(Some(until)) } else { Room::Available }
+                if now < until {
+                    Room::Full(Some(until))
+                } else {
+                    Room::Available
+                }
             }
             _ => Room::Available,
         }
@@ -125,7 +138,8 @@ impl ReadersState {
 impl AttachedReader {
     /// Records how much the reader has received.
     pub(super) fn advance(&self, cursors: Cursors) {
-        self.readers.change(|state| state.attached.insert(self.key, cursors));
+        self.readers
+            .change(|state| state.attached.insert(self.key, cursors));
     }
 }
 
@@ -167,7 +181,9 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(3600)).await;
         assert!(!room.is_finished());
         // The streams are independent.
-        readers.wait_for_room(OutputStream::Stderr, MAX_AHEAD_BYTES - 1).await;
+        readers
+            .wait_for_room(OutputStream::Stderr, MAX_AHEAD_BYTES - 1)
+            .await;
         slow.advance(at(FAR - MAX_AHEAD_BYTES + 1));
         assert_eq!(room.await.unwrap(), Duration::from_secs(3600));
     }
@@ -175,19 +191,34 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn process_waits_a_grace_period_for_an_absent_reader() {
         let readers = Arc::new(Readers::default());
-        assert_eq!(waiting(&readers, FAR).await.unwrap(), Duration::ZERO, "no reader was announced");
+        assert_eq!(
+            waiting(&readers, FAR).await.unwrap(),
+            Duration::ZERO,
+            "no reader was announced"
+        );
         readers.expect();
         assert_eq!(waiting(&readers, FAR).await.unwrap(), ATTACH_GRACE_PERIOD);
         let reader = readers.attach(at(FAR));
         tokio::time::sleep(Duration::from_secs(3600)).await;
         drop(reader);
-        assert_eq!(waiting(&readers, FAR + 1).await.unwrap(), Duration::ZERO, "the buffer has room");
-        assert_eq!(waiting(&readers, 2 * FAR).await.unwrap(), ATTACH_GRACE_PERIOD);
+        assert_eq!(
+            waiting(&readers, FAR + 1).await.unwrap(),
+            Duration::ZERO,
+            "the buffer has room"
+        );
+        assert_eq!(
+            waiting(&readers, 2 * FAR).await.unwrap(),
+            ATTACH_GRACE_PERIOD
+        );
 
         readers.expect();
         let room = waiting(&readers, FAR);
         tokio::task::yield_now().await;
         let _reader = readers.attach(at(FAR));
-        assert_eq!(room.await.unwrap(), Duration::ZERO, "the reader has attached");
+        assert_eq!(
+            room.await.unwrap(),
+            Duration::ZERO,
+            "the reader has attached"
+        );
     }
 }

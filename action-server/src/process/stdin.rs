@@ -1,4 +1,5 @@
-//! The standard input of a process: one writer at a time, at the pace of the process, and no longer than it runs.
+//! The standard input of a process: one writer at a time, at the pace of the process, and no longer
+//! than it runs.
 
 use std::sync::Arc;
 
@@ -25,7 +26,10 @@ pub(crate) struct StdinWriter {
 
 impl Stdin {
     pub(super) fn new(pipe: Option<ChildStdin>) -> Self {
-        Self { is_pipe: pipe.is_some(), pipe: Arc::new(Mutex::new(pipe)) }
+        Self {
+            is_pipe: pipe.is_some(),
+            pipe: Arc::new(Mutex::new(pipe)),
+        }
     }
 
     /// Closes the pipe after the process has exited. A current writer detects the exit by itself.
@@ -47,21 +51,33 @@ impl Process {
             pipe = turn => pipe,
             () = self.exited() => return Err(ProcessError::Ended(self.id().clone())),
         };
-        let writer = StdinWriter { process: Arc::clone(self), pipe };
-        if writer.pipe.is_none() { Err(writer.closed()) } else { Ok(writer) }
+        let writer = StdinWriter {
+            process: Arc::clone(self),
+            pipe,
+        };
+        if writer.pipe.is_none() {
+            Err(writer.closed())
+        } else {
+            Ok(writer)
+        }
     }
 
     /// Returns the writer of a new process, whose pipe is not locked yet.
     pub(super) fn first_stdin_writer(self: &Arc<Self>) -> Option<StdinWriter> {
         let pipe = Arc::clone(&self.stdin.pipe).try_lock_owned().ok()?;
-        Some(StdinWriter { process: Arc::clone(self), pipe })
+        Some(StdinWriter {
+            process: Arc::clone(self),
+            pipe,
+        })
     }
 }
 
 impl StdinWriter {
     /// Writes all bytes to the pipe.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<(), ProcessError> {
-        let Some(pipe) = self.pipe.as_mut() else { return Err(self.closed()) };
+        let Some(pipe) = self.pipe.as_mut() else {
+            return Err(self.closed());
+        };
         let written = tokio::select! {
             written = pipe.write_all(bytes) => written.is_ok(),
             // A descendant may have the read end open and never read.

@@ -1,5 +1,6 @@
-//! Watches one process: reads its output, waits for its exit, and kills it on request. The task does not depend on any
-//! connection. It ends with the process or the server, and reports exactly one exit.
+//! Watches one process: reads its output, waits for its exit, and kills it on request. The task
+//! does not depend on any connection. It ends with the process or the server, and reports exactly
+//! one exit.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
@@ -32,11 +33,23 @@ pub(super) struct WatchedProcess {
 
 /// Runs until the pipes are closed. Calls `on_exit` when the process has exited.
 pub(super) async fn watch(watched: WatchedProcess, on_exit: impl FnOnce(SpoolUsage)) {
-    let WatchedProcess { process, mut child, timeout, stop } = watched;
+    let WatchedProcess {
+        process,
+        mut child,
+        timeout,
+        stop,
+    } = watched;
     let mut oom_kills = OomKillCounter::start();
     let mut stdout = OutputPipe::new(child.child.stdout.take(), OutputStream::Stdout, &process);
     let mut stderr = OutputPipe::new(child.child.stderr.take(), OutputStream::Stderr, &process);
-    let mut exit = read_until_exit(&process, &mut child.child, timeout, &mut stdout, &mut stderr).await;
+    let mut exit = read_until_exit(
+        &process,
+        &mut child.child,
+        timeout,
+        &mut stdout,
+        &mut stderr,
+    )
+    .await;
     exit.out_of_memory = oom_kills.has_increased();
     // The pipes contain everything that the process has written.
     stdout.read_rest();
@@ -110,17 +123,19 @@ pub(crate) fn to_process_exit(
     }
 }
 
-/// Waits for the process and measures its resource usage: the increase of the usage of all children while it is reaped.
-/// This thread reaps no other child in between.
+/// Waits for the process and measures its resource usage: the increase of the usage of all children
+/// while it is reaped. This thread reaps no other child in between.
 async fn wait(child: &mut Child) -> (io::Result<ExitStatus>, Option<ProcessUsage>) {
     let mut waiting = pin!(child.wait());
     future::poll_fn(|context| {
         let before = children_usage();
         waiting.as_mut().poll(context).map(|status| {
-            let usage = before.zip(children_usage()).map(|(before, after)| ProcessUsage {
-                user_us: after.user_us.saturating_sub(before.user_us),
-                system_us: after.system_us.saturating_sub(before.system_us),
-            });
+            let usage = before
+                .zip(children_usage())
+                .map(|(before, after)| ProcessUsage {
+                    user_us: after.user_us.saturating_sub(before.user_us),
+                    system_us: after.system_us.saturating_sub(before.system_us),
+                });
             (status, usage)
         })
     })

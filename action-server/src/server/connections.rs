@@ -1,4 +1,5 @@
-//! Accepts connections and serves each in its own task, until it is closed or the server shuts down.
+//! Accepts connections and serves each in its own task, until it is closed or the server shuts
+//! down.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -22,14 +23,15 @@ use super::stream::SocketStream;
 use crate::clients::{ClientConnection, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use crate::routes::App;
 
-/// Maximum number of connections. A host opens one or two; a client of HTTP/1.1 opens one per request. More wait in the
-/// backlog of the socket.
+/// Maximum number of connections. A host opens one or two; a client of HTTP/1.1 opens one per
+/// request. More wait in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 256 + MAX_UNAUTHENTICATED;
 
 /// Delay after an error of `accept`, which nearly always means that no descriptors are available.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Never completes; dropping the future stops accepting. Connections are tasks in `tasks`, which end after `stop`.
+/// Never completes; dropping the future stops accepting. Connections are tasks in `tasks`, which
+/// end after `stop`.
 pub(super) async fn accept(
     listener: &ServerListener,
     app: App,

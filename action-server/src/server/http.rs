@@ -11,14 +11,16 @@ use tokio_util::task::TaskTracker;
 /// Flow-control window of a stream. A stalled reader blocks this much of its own stream.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 
-/// More than the windows of all allowed streams together. With the default, a few unread bodies would block all streams of
-/// the connection, even `/alive`, and pings would not detect it.
+/// More than the windows of all allowed streams together. With the default, a few unread bodies
+/// would block all streams of the connection, even `/alive`, and pings would not detect it.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 30;
 
-/// Above our own limit of requests, which returns an error. At this one, the client would wait without a response.
+/// Above our own limit of requests, which returns an error. At this one, the client would wait
+/// without a response.
 const MAX_STREAMS: u32 = 2048;
 
-/// Without pings, a `dial` whose container engine was killed would leave its connection open forever.
+/// Without pings, a `dial` whose container engine was killed would leave its connection open
+/// forever.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -31,7 +33,10 @@ const MAX_HEADER_BYTES: u32 = 64 << 10;
 /// Returns the settings of a connection. The tasks that hyper spawns belong to `tasks`.
 pub(super) fn builder(tasks: TaskTracker) -> auto::Builder<TrackedExecutor> {
     let mut builder = auto::Builder::new(TrackedExecutor(tasks));
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -1,5 +1,6 @@
-//! Drains a connection before it is closed, because its client may still send. Closing a socket with unread bytes resets the
-//! connection, and the client may lose the response that says why no more was read.
+//! Drains a connection before it is closed, because its client may still send. Closing a socket
+//! with unread bytes resets the connection, and the client may lose the response that says why no
+//! more was read.
 
 use std::future::Future as _;
 use std::io;
@@ -13,8 +14,8 @@ use tokio::time::{Sleep, sleep};
 
 use crate::clients::ClientConnection;
 
-/// Maximum time and number of bytes to drain. Enough for a client that reads responses while it sends; another could send
-/// forever.
+/// Maximum time and number of bytes to drain. Enough for a client that reads responses while it
+/// sends; another could send forever.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LINGER_BYTES: usize = 64 << 20;
 
@@ -35,7 +36,11 @@ struct Drain {
 
 impl<S> Lingering<S> {
     pub(super) fn new(stream: S, client: Arc<ClientConnection>) -> Self {
-        Self { stream, client, drain: None }
+        Self {
+            stream,
+            client,
+            drain: None,
+        }
     }
 }
 
@@ -73,7 +78,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lingering<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Lingering<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 

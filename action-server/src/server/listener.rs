@@ -1,11 +1,13 @@
-//! The listening socket. A unix socket is accessible only to this user. It replaces the socket of a dead server, but never
-//! that of a running one, and its file is removed with the listener.
+//! The listening socket. A unix socket is accessible only to this user. It replaces the socket of a
+//! dead server, but never that of a running one, and its file is removed with the listener.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, PermissionsExt as _,
+};
 use std::os::unix::net as unix;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -27,30 +29,43 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A listening socket.
 pub(super) enum ServerListener {
-    Unix { listener: UnixListener, _file: SocketFile },
+    Unix {
+        listener: UnixListener,
+        _file: SocketFile,
+    },
     Tcp(TcpListener),
 }
 
-/// The supervisor's unix socket, on which the server accepts connections. The kernel reports the process that called `listen`
-/// as the peer of each connection. Clients compare it with the supervisor's pid, which no process in the sandbox can have. The
-/// pid of the server itself could be reused by another process after its exit.
+/// The supervisor's unix socket, on which the server accepts connections. The kernel reports the
+/// process that called `listen` as the peer of each connection. Clients compare it with the
+/// supervisor's pid, which no process in the sandbox can have. The pid of the server itself could
+/// be reused by another process after its exit.
 pub(super) struct InheritedSocket {
     listener: unix::UnixListener,
     file: SocketFile,
 }
 
 impl InheritedSocket {
-    /// Takes the socket that the supervisor has passed as standard output. Must be called before that is released.
+    /// Takes the socket that the supervisor has passed as standard output. Must be called before
+    /// that is released.
     pub(super) fn from_stdout(address: &ListenAddress) -> anyhow::Result<Option<Self>> {
-        let ListenAddress::Unix(path) = address else { return Ok(None) };
+        let ListenAddress::Unix(path) = address else {
+            return Ok(None);
+        };
         let file = SocketFile::open(path)?;
-        let socket =
-            io::stdout().as_fd().try_clone_to_owned().context("cannot take the supervisor's socket")?;
-        Ok(Some(Self { listener: socket.into(), file }))
+        let socket = io::stdout()
+            .as_fd()
+            .try_clone_to_owned()
+            .context("cannot take the supervisor's socket")?;
+        Ok(Some(Self {
+            listener: socket.into(),
+            file,
+        }))
     }
 }
 
-/// The path of the socket and the identity of its file. Removed on drop, unless another server has replaced it.
+/// The path of the socket and the identity of its file. Removed on drop, unless another server has
+/// replaced it.
 pub(super) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
@@ -58,15 +73,21 @@ pub(super) struct SocketFile {
 
 impl ServerListener {
     /// Opens a TCP socket, or takes the unix socket of the supervisor.
-    pub(super) fn open(address: &ListenAddress, inherited: Option<InheritedSocket>) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        address: &ListenAddress,
+        inherited: Option<InheritedSocket>,
+    ) -> anyhow::Result<Self> {
         match (address, inherited) {
-            (ListenAddress::Tcp(address), _) => {
-                bind_tcp(*address).map(Self::Tcp).with_context(|| format!("cannot listen on {address}"))
-            }
+            (ListenAddress::Tcp(address), _) => bind_tcp(*address)
+                .map(Self::Tcp)
+                .with_context(|| format!("cannot listen on {address}")),
             (ListenAddress::Unix(_), Some(InheritedSocket { listener, file })) => {
-                let listener =
-                    UnixListener::from_std(listener).context("cannot use the supervisor's socket")?;
-                Ok(Self::Unix { listener, _file: file })
+                let listener = UnixListener::from_std(listener)
+                    .context("cannot use the supervisor's socket")?;
+                Ok(Self::Unix {
+                    listener,
+                    _file: file,
+                })
             }
             (ListenAddress::Unix(path), None) => {
                 bail!("the supervisor does not listen on {}", path.display())
@@ -76,9 +97,10 @@ impl ServerListener {
 
     pub(super) async fn accept(&self) -> io::Result<SocketStream> {
         match self {
-            Self::Unix { listener, .. } => {
-                listener.accept().await.map(|(stream, _)| SocketStream::Unix(stream))
-            }
+            Self::Unix { listener, .. } => listener
+                .accept()
+                .await
+                .map(|(stream, _)| SocketStream::Unix(stream)),
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
                 // Small frames must not be delayed. Fails only if the connection is already closed.
@@ -95,18 +117,21 @@ fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     TcpListener::from_std(listener)
 }
 
-/// Listens on a unix socket. Must be called by the supervisor before it starts other code: it changes the umask of the process
-/// for a moment, and it blocks while another server shuts down.
+/// Listens on a unix socket. Must be called by the supervisor before it starts other code: it
+/// changes the umask of the process for a moment, and it blocks while another server shuts down.
 pub(crate) fn bind_unix(path: &Path) -> anyhow::Result<unix::UnixListener> {
-    let path = std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?;
-    let folder = path.parent().with_context(|| format!("{} is not the path of a socket", path.display()))?;
+    let path =
+        std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?;
+    let folder = path
+        .parent()
+        .with_context(|| format!("{} is not the path of a socket", path.display()))?;
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
         .with_context(|| format!("cannot create the socket's folder {}", folder.display()))?;
-    // Otherwise one of two servers that start concurrently could mistake the other's new socket for a dead one. The lock is
-    // released at the end of this function.
+    // Otherwise one of two servers that start concurrently could mistake the other's new socket for
+    // a dead one. The lock is released at the end of this function.
     let _lock = lock(folder)?;
     remove_dead_socket(&path)?;
     let mask = umask(Mode::from_bits_truncate(0o177));
@@ -116,14 +141,18 @@ pub(crate) fn bind_unix(path: &Path) -> anyhow::Result<unix::UnixListener> {
     // For file systems that ignore the umask.
     fs::set_permissions(&path, Permissions::from_mode(0o600))
         .with_context(|| format!("cannot set the mode of {}", path.display()))?;
-    listener.set_nonblocking(true).with_context(|| format!("cannot listen on {}", path.display()))?;
+    listener
+        .set_nonblocking(true)
+        .with_context(|| format!("cannot listen on {}", path.display()))?;
     Ok(listener)
 }
 
 impl SocketFile {
     fn open(path: &Path) -> anyhow::Result<Self> {
-        let path = std::path::absolute(path).with_context(|| format!("cannot resolve {}", path.display()))?;
-        let identity = identity(&path).with_context(|| format!("cannot inspect {}", path.display()))?;
+        let path = std::path::absolute(path)
+            .with_context(|| format!("cannot resolve {}", path.display()))?;
+        let identity =
+            identity(&path).with_context(|| format!("cannot inspect {}", path.display()))?;
         Ok(Self { path, identity })
     }
 }
@@ -139,7 +168,9 @@ fn lock(folder: &Path) -> anyhow::Result<Flock<File>> {
 fn remove_dead_socket(path: &Path) -> anyhow::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error).with_context(|| format!("cannot inspect {}", path.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot inspect {}", path.display()));
+        }
         Ok(metadata) if metadata.file_type().is_socket() => {}
         Ok(_) => bail!("{} exists and is not a socket", path.display()),
     }

@@ -61,29 +61,40 @@ pub(crate) fn run(config: ServeConfig, supervisor: Pid) -> anyhow::Result<ExitCo
     let working_dir = working_dir(&config)?;
     let environment = Environment::new(environment::for_commands(config.fallback_home.as_deref()));
     let files = Files::confined(config.root.as_deref(), &working_dir, environment.clone())?;
-    // Single-threaded: tasks run briefly between two awaits, and waking a second thread would cost more than it saves.
+    // Single-threaded: tasks run briefly between two awaits, and waking a second thread would cost
+    // more than it saves.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let result = runtime.block_on(serve(config, inherited, working_dir, environment, files, key));
+    let result = runtime.block_on(serve(
+        config,
+        inherited,
+        working_dir,
+        environment,
+        files,
+        key,
+    ));
     // Does not wait for threads that block on I/O.
     runtime.shutdown_background();
     result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Protects the process. The key is in its memory, which only root may read or dump. It adopts the orphans of commands, so
-/// that they are found when a command's process tree is killed.
+/// Protects the process. The key is in its memory, which only root may read or dump. It adopts the
+/// orphans of commands, so that they are found when a command's process tree is killed.
 fn harden(supervisor: Pid) -> anyhow::Result<()> {
     this_program::set_process_name()?;
     prctl::set_dumpable(false).context("cannot protect the server's memory")?;
     prctl::set_child_subreaper(true).context("cannot adopt orphans")?;
     shell::close_inherited_files_on_exec();
-    // Commands must not have access to the terminal that the server was started on, or receive its keys.
+    // Commands must not have access to the terminal that the server was started on, or receive its
+    // keys.
     setsid().context("cannot leave the terminal")?;
     // The supervisor blocks the signals that it waits for, and its children inherit that.
-    SigSet::all().thread_unblock().context("cannot unblock signals")?;
+    SigSet::all()
+        .thread_unblock()
+        .context("cannot unblock signals")?;
     prctl::set_pdeathsig(Signal::SIGTERM).context("cannot follow the supervisor")?;
     if getppid() != supervisor {
         bail!("the supervisor has exited; the server cannot be started directly");
@@ -101,7 +112,10 @@ fn working_dir(config: &ServeConfig) -> anyhow::Result<PathBuf> {
         .canonicalize()
         .with_context(|| format!("cannot open the working directory {}", given.display()))?;
     if !path.is_dir() {
-        bail!("the working directory {} is not a directory", path.display());
+        bail!(
+            "the working directory {} is not a directory",
+            path.display()
+        );
     }
     Ok(path)
 }
@@ -117,8 +131,8 @@ async fn serve(
     // Before the socket is created, which an unhandled signal would leave behind.
     let mut terminate = signal(SignalKind::terminate()).context("cannot handle SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot handle SIGINT")?;
-    // With a limit of file sizes, a write beyond it would kill the server. If the signal is handled, the write fails instead.
-    // Commands still receive the signal with its default action.
+    // With a limit of file sizes, a write beyond it would kill the server. If the signal is
+    // handled, the write fails instead. Commands still receive the signal with its default action.
     let _file_too_large =
         signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("cannot handle SIGXFSZ")?;
     let listener = ServerListener::open(&config.address, inherited)?;
@@ -136,16 +150,34 @@ async fn serve(
         no_change_timeout: config.no_change_timeout,
     });
     let spools = SpoolStore::new(&std::env::temp_dir(), &working_dir);
-    let defaults = ProcessDefaults { working_dir: working_dir.clone(), environment: environment.clone() };
+    let defaults = ProcessDefaults {
+        working_dir: working_dir.clone(),
+        environment: environment.clone(),
+    };
     let processes = Processes::new(defaults.clone(), spools.clone());
     let jupyter = Jupyter::new(Processes::new(defaults, spools.clone()));
-    let executor =
-        Executor::new(sessions.clone(), files, jupyter.clone(), spools, actions.clone(), activity.clone());
-    background.spawn(expire_records(executor.ledger.registry(), stop_background.clone()));
-    background.spawn(expire_records(processes.registry(), stop_background.clone()));
+    let executor = Executor::new(
+        sessions.clone(),
+        files,
+        jupyter.clone(),
+        spools,
+        actions.clone(),
+        activity.clone(),
+    );
+    background.spawn(expire_records(
+        executor.ledger.registry(),
+        stop_background.clone(),
+    ));
+    background.spawn(expire_records(
+        processes.registry(),
+        stop_background.clone(),
+    ));
     background.spawn(reap_orphans(stop_background.clone()));
     let ledger = executor.ledger.clone();
-    let boot_id: BootId = Uuid::now_v7().to_string().try_into().context("cannot create a boot id")?;
+    let boot_id: BootId = Uuid::now_v7()
+        .to_string()
+        .try_into()
+        .context("cannot create a boot id")?;
     let (connections, stop_connections) = (TaskTracker::new(), CancellationToken::new());
     let tunnels = Tunnels::new(connections.clone(), stop_connections.clone());
     let terminals = Terminals::new(environment.clone());
@@ -170,7 +202,12 @@ async fn serve(
     actions.close();
     // Before the connections are closed, so that clients still receive the results.
     let ends = async {
-        tokio::join!(actions.wait(), jupyter.shut_down(), processes.shut_down(), terminals.shut_down())
+        tokio::join!(
+            actions.wait(),
+            jupyter.shut_down(),
+            processes.shut_down(),
+            terminals.shut_down()
+        )
     };
     _ = timeout(ACTIONS_GRACE_PERIOD, ends).await;
     _ = timeout(SHELL_GRACE_PERIOD, sessions.shut_down()).await;
@@ -178,8 +215,10 @@ async fn serve(
     stop_background.cancel();
     connections.close();
     background.close();
-    _ = timeout(CONNECTIONS_GRACE_PERIOD, async { tokio::join!(connections.wait(), background.wait()) })
-        .await;
+    _ = timeout(CONNECTIONS_GRACE_PERIOD, async {
+        tokio::join!(connections.wait(), background.wait())
+    })
+    .await;
     Ok(())
 }
 

@@ -1,8 +1,9 @@
-//! The span of each request, and a line at its completion, both at level `debug`. Headers, queries and bodies are not logged:
-//! they contain the key, names of files, and what agents read and write.
+//! The span of each request, and a line at its completion, both at level `debug`. Headers, queries
+//! and bodies are not logged: they contain the key, names of files, and what agents read and write.
 //!
-//! Not tower-http's `TraceLayer` (0.6): it reports the end of a body only if the body is read to `None`. hyper does not read a
-//! body of known length that far, and a body that a disconnected client drops is never reported.
+//! Not tower-http's `TraceLayer` (0.6): it reports the end of a body only if the body is read to
+//! `None`. hyper does not read a body of known length that far, and a body that a disconnected
+//! client drops is never reported.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -17,8 +18,8 @@ use tracing::{Instrument as _, Span};
 /// Maximum length of a logged path. Those of all routes are shorter.
 const MAX_PATH_BYTES: usize = 256;
 
-/// Responds to a request within its span. The line is logged when the response has been sent, because an action's response
-/// is open for as long as the action runs.
+/// Responds to a request within its span. The line is logged when the response has been sent,
+/// because an action's response is open for as long as the action runs.
 pub(super) async fn respond_logged<F: Future<Output = Response>>(
     request: Request<Incoming>,
     respond: impl FnOnce(Request<Incoming>) -> F,
@@ -29,7 +30,11 @@ pub(super) async fn respond_logged<F: Future<Output = Response>>(
     if span.is_disabled() {
         return respond(request).await;
     }
-    let mut log = RequestLog { span: span.clone(), started: Instant::now(), status: None };
+    let mut log = RequestLog {
+        span: span.clone(),
+        started: Instant::now(),
+        status: None,
+    };
     let response = respond(request).instrument(span).await;
     log.status = Some(response.status());
     response.map(|body| Body::new(LoggedBody { body, _log: log }))
@@ -46,10 +51,11 @@ struct RequestLog {
 impl Drop for RequestLog {
     fn drop(&mut self) {
         let duration_ms = self.started.elapsed().as_secs_f64() * 1000.0;
-        self.span.in_scope(|| match self.status.map(|status| status.as_u16()) {
-            Some(status) => tracing::debug!(status, duration_ms, "request completed"),
-            None => tracing::debug!(duration_ms, "request cancelled"),
-        });
+        self.span
+            .in_scope(|| match self.status.map(|status| status.as_u16()) {
+                Some(status) => tracing::debug!(status, duration_ms, "request completed"),
+                None => tracing::debug!(duration_ms, "request cancelled"),
+            });
     }
 }
 

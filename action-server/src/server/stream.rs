@@ -27,7 +27,11 @@ impl AsyncRead for SocketStream {
 }
 
 impl AsyncWrite for SocketStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),

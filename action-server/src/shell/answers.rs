@@ -12,7 +12,8 @@ use super::output::FoldedText;
 /// V0's maximum for the output in one observation.
 pub(crate) const SHOWN_CHARS: usize = 30_000;
 
-/// Maximum for an observation that is hidden from the agent. V0 has none, and programs read long files this way.
+/// Maximum for an observation that is hidden from the agent. V0 has none, and programs read long
+/// files this way.
 const HIDDEN_CHARS: usize = 1024 * 1024;
 
 const OMISSION: &str = "\n[... Observation truncated due to length ...]\n";
@@ -23,7 +24,11 @@ const MORE_OUTPUT: &str = "[Below is the output of the previous command.]\n";
 
 /// Returns the maximum number of characters in an action's observation.
 pub(super) fn content_limit(action: &RunAction) -> usize {
-    if action.hidden { HIDDEN_CHARS } else { SHOWN_CHARS }
+    if action.hidden {
+        HIDDEN_CHARS
+    } else {
+        SHOWN_CHARS
+    }
 }
 
 /// Reason why an action is answered now.
@@ -91,12 +96,23 @@ pub(super) struct CommandReport<'a> {
 }
 
 /// Creates the observation of `action`.
-pub(super) fn answer(action: &RunAction, facts: &MachineInfo, answer: CommandReport<'_>) -> Observation {
+pub(super) fn answer(
+    action: &RunAction,
+    facts: &MachineInfo,
+    answer: CommandReport<'_>,
+) -> Observation {
     let mut suffix = suffix(action, &answer);
-    let mut prefix = if answer.first { String::new() } else { MORE_OUTPUT.to_owned() };
+    let mut prefix = if answer.first {
+        String::new()
+    } else {
+        MORE_OUTPUT.to_owned()
+    };
     if answer.folded.dropped > 0 {
         prefix += TRUNCATED;
-        suffix += &format!("\n[{} characters were left out of the middle.]", answer.folded.dropped);
+        suffix += &format!(
+            "\n[{} characters were left out of the middle.]",
+            answer.folded.dropped
+        );
     }
     if let Some(note) = answer.note {
         suffix += &format!("\n[{note}]");
@@ -117,15 +133,33 @@ pub(super) fn answer(action: &RunAction, facts: &MachineInfo, answer: CommandRep
 }
 
 /// Creates the observation of an action that requires a running command.
-pub(super) fn nothing_runs(action: &RunAction, facts: &MachineInfo, working_dir: &Path) -> Observation {
-    let wanted = if action.command.is_empty() { "retrieve logs from" } else { "interact with" };
-    let metadata =
-        CommandMetadata { working_dir: Some(working_dir.to_string_lossy().into_owned()), ..about(facts) };
-    run(action, metadata, format!("ERROR: No previous running command to {wanted}."))
+pub(super) fn nothing_runs(
+    action: &RunAction,
+    facts: &MachineInfo,
+    working_dir: &Path,
+) -> Observation {
+    let wanted = if action.command.is_empty() {
+        "retrieve logs from"
+    } else {
+        "interact with"
+    };
+    let metadata = CommandMetadata {
+        working_dir: Some(working_dir.to_string_lossy().into_owned()),
+        ..about(facts)
+    };
+    run(
+        action,
+        metadata,
+        format!("ERROR: No previous running command to {wanted}."),
+    )
 }
 
 /// Creates the observation of an action that was cancelled in the queue.
-pub(super) fn never_begun(action: &RunAction, facts: &MachineInfo, working_dir: &Path) -> Observation {
+pub(super) fn never_begun(
+    action: &RunAction,
+    facts: &MachineInfo,
+    working_dir: &Path,
+) -> Observation {
     let answer_of = CommandReport {
         ending: &CommandOutcome::NotStarted,
         folded: FoldedText::default(),
@@ -141,7 +175,11 @@ pub(super) fn never_begun(action: &RunAction, facts: &MachineInfo, working_dir: 
 fn run(action: &RunAction, metadata: CommandMetadata, content: String) -> Observation {
     Observation::new(
         content,
-        RunObservation { command: action.command.clone(), metadata, hidden: action.hidden },
+        RunObservation {
+            command: action.command.clone(),
+            metadata,
+            hidden: action.hidden,
+        },
     )
 }
 
@@ -156,7 +194,11 @@ fn about(facts: &MachineInfo) -> CommandMetadata {
 
 /// Returns the text without trailing whitespace.
 pub(crate) fn content(folded: FoldedText) -> String {
-    let FoldedText { mut head, tail, dropped } = folded;
+    let FoldedText {
+        mut head,
+        tail,
+        dropped,
+    } = folded;
     if dropped > 0 {
         head += OMISSION;
     }
@@ -174,10 +216,16 @@ fn suffix(action: &RunAction, answer: &CommandReport<'_>) -> String {
             completed(*status, action)
         ),
         CommandOutcome::TimedOut { after } => {
-            format!("\n[The command timed out after {:?} seconds. {STILL_RUNNING}", after.as_secs_f64())
+            format!(
+                "\n[The command timed out after {:?} seconds. {STILL_RUNNING}",
+                after.as_secs_f64()
+            )
         }
         CommandOutcome::Quiet { after } => {
-            format!("\n[The command has no new output after {} seconds. {STILL_RUNNING}", after.as_secs_f64())
+            format!(
+                "\n[The command has no new output after {} seconds. {STILL_RUNNING}",
+                after.as_secs_f64()
+            )
         }
         CommandOutcome::NotExecuted => format!(
             "\n[Your command \"{}\" is NOT executed. The previous command is still running. {STILL_RUNNING}",
@@ -203,7 +251,9 @@ const STILL_RUNNING: &str = "It continues to run: send an empty command to see m
 
 fn completed(status: i32, action: &RunAction) -> String {
     let key = key(&action.command).filter(|_| action.is_input);
-    let sent = key.map(|key| format!(" CTRL+{} was sent.", key.to_ascii_uppercase())).unwrap_or_default();
+    let sent = key
+        .map(|key| format!(" CTRL+{} was sent.", key.to_ascii_uppercase()))
+        .unwrap_or_default();
     format!("\n[The command completed with exit code {status}.{sent}]")
 }
 

@@ -1,9 +1,11 @@
-//! The socket between the server and one shell: commands in one direction, reports of their completion in the other.
+//! The socket between the server and one shell: commands in one direction, reports of their
+//! completion in the other.
 //!
-//! The kernel attaches the sender's process id to each report, and reports of other processes than the shell are dropped. So no
-//! process of a command can complete it, whatever it prints, reads or inherits. Only the shell and its forks have the shell's
-//! end: it is closed by `exec`, and a socket cannot be opened through `/proc`. Therefore no other program can read a command or
-//! its injected variables here. The shell code of a background subshell can.
+//! The kernel attaches the sender's process id to each report, and reports of other processes than
+//! the shell are dropped. So no process of a command can complete it, whatever it prints, reads or
+//! inherits. Only the shell and its forks have the shell's end: it is closed by `exec`, and a
+//! socket cannot be opened through `/proc`. Therefore no other program can read a command or its
+//! injected variables here. The shell code of a background subshell can.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
@@ -11,7 +13,9 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream as BlockingStream;
 
 use nix::cmsg_space;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, UnixCredentials, recvmsg, setsockopt, sockopt,
+};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 
@@ -27,8 +31,8 @@ pub(super) struct ShellReport {
     pub(super) is_ready: bool,
     /// The number of this report or, if it is not *ready*, of the last *ready*.
     pub(super) turn: u64,
-    /// The turn of the last command that the shell started, which has ended. `None` if there is none, or a command has overwritten
-    /// the variable.
+    /// The turn of the last command that the shell started, which has ended. `None` if there is
+    /// none, or a command has overwritten the variable.
     pub(super) ended: Option<u64>,
     /// The exit status of the last command.
     pub(super) status: i32,
@@ -72,7 +76,8 @@ impl Channel {
         Ok((channel, shells.into()))
     }
 
-    /// Accepts reports of `shell` from now on. The process must not be reaped while the channel is used.
+    /// Accepts reports of `shell` from now on. The process must not be reaped while the channel is
+    /// used.
     pub(super) fn accept(&mut self, shell: i32) {
         self.shell = shell;
     }
@@ -108,7 +113,8 @@ impl Channel {
         }
     }
 
-    /// Waits for a report, and sends the rest of a command meanwhile. `None` once the shell has closed its end. Cancel-safe.
+    /// Waits for a report, and sends the rest of a command meanwhile. `None` once the shell has
+    /// closed its end. Cancel-safe.
     pub(super) async fn receive(&mut self) -> Option<ShellReport> {
         loop {
             if let Some(report) = self.receive_now() {
@@ -152,8 +158,12 @@ impl Channel {
         let mut control = cmsg_space!(UnixCredentials);
         let received = self.socket.try_io(Interest::READABLE, || {
             let mut buffer = [IoSliceMut::new(&mut bytes)];
-            let message =
-                recvmsg::<()>(self.socket.as_raw_fd(), &mut buffer, Some(&mut control), MsgFlags::empty())?;
+            let message = recvmsg::<()>(
+                self.socket.as_raw_fd(),
+                &mut buffer,
+                Some(&mut control),
+                MsgFlags::empty(),
+            )?;
             let writer = message.cmsgs()?.find_map(|control| match control {
                 ControlMessageOwned::ScmCredentials(credentials) => Some(credentials.pid()),
                 _ => None,
@@ -181,7 +191,8 @@ impl Channel {
     }
 }
 
-/// Parses `KIND;TURN;ENDED;STATUS;PATH`. The path is last, because it may contain anything but a NUL byte.
+/// Parses `KIND;TURN;ENDED;STATUS;PATH`. The path is last, because it may contain anything but a
+/// NUL byte.
 fn parse(report: &[u8]) -> Option<ShellReport> {
     let mut fields = report.splitn(5, |&byte| byte == b';');
     let is_ready = match fields.next()? {
@@ -193,7 +204,13 @@ fn parse(report: &[u8]) -> Option<ShellReport> {
     let turn = field()?.parse().ok()?;
     let ended = field()?.parse().ok();
     let status = field()?.parse().ok()?;
-    Some(ShellReport { is_ready, turn, ended, status, working_dir: fields.next()?.to_vec() })
+    Some(ShellReport {
+        is_ready,
+        turn,
+        ended,
+        status,
+        working_dir: fields.next()?.to_vec(),
+    })
 }
 
 #[cfg(test)]
@@ -212,13 +229,26 @@ mod tests {
     #[tokio::test]
     async fn reports_are_parsed_for_any_chunk_size() {
         let (mut channel, mut end) = pair();
-        for part in ["E;1", "2;12;130;/a;b\nc\0R;13;;0;/", "\0junk\0E;x;;0;/\0E;14;14;1;\0R;1;y;0;\0"] {
+        for part in [
+            "E;1",
+            "2;12;130;/a;b\nc\0R;13;;0;/",
+            "\0junk\0E;x;;0;/\0E;14;14;1;\0R;1;y;0;\0",
+        ] {
             end.write_all(part.as_bytes()).unwrap();
         }
         let report = |is_ready, turn, ended, status, path: &str| {
-            Some(ShellReport { is_ready, turn, ended, status, working_dir: path.into() })
+            Some(ShellReport {
+                is_ready,
+                turn,
+                ended,
+                status,
+                working_dir: path.into(),
+            })
         };
-        assert_eq!(channel.receive().await, report(false, 12, Some(12), 130, "/a;b\nc"));
+        assert_eq!(
+            channel.receive().await,
+            report(false, 12, Some(12), 130, "/a;b\nc")
+        );
         assert_eq!(channel.receive().await, report(true, 13, None, 0, "/"));
         assert_eq!(channel.receive().await, report(false, 14, Some(14), 1, ""));
         assert_eq!(channel.receive().await, report(true, 1, None, 0, ""));
@@ -238,7 +268,10 @@ mod tests {
         assert!(forger.unwrap().success());
         end.write_all(b"1;3;/true\0").unwrap();
         let report = channel.receive().await.unwrap();
-        assert_eq!((report.status, report.working_dir.as_slice()), (3, b"/true".as_slice()));
+        assert_eq!(
+            (report.status, report.working_dir.as_slice()),
+            (3, b"/true".as_slice())
+        );
         assert_eq!(channel.receive_now(), None);
     }
 

@@ -1,9 +1,10 @@
-//! Variables of a single command: the shell code that sets them, and that restores the previous values. Pure, and the same for
-//! bash, dash and ash.
+//! Variables of a single command: the shell code that sets them, and that restores the previous
+//! values. Pure, and the same for bash, dash and ash.
 //!
-//! The variables are sent through the channel, before the text of the command. They are restored when the command has ended in
-//! any way, before the shell reads another one. A shell that cannot restore a variable (`readonly`) is killed. Whether a variable
-//! was exported is read from `export -p`, whose `$_` may contain any text of a command. Processes that the command has started keep
+//! The variables are sent through the channel, before the text of the command. They are restored
+//! when the command has ended in any way, before the shell reads another one. A shell that cannot
+//! restore a variable (`readonly`) is killed. Whether a variable was exported is read from `export
+//! -p`, whose `$_` may contain any text of a command. Processes that the command has started keep
 //! the variables, as does a program that has replaced the shell (`exec`).
 
 use protocol::sandbox_api::CommandEnvironment;
@@ -15,20 +16,25 @@ use super::prompt::quote;
 pub(super) struct CommandVariables<'a>(pub(super) &'a CommandEnvironment);
 
 impl CommandVariables<'_> {
-    /// Returns complete lines that save the previous values, set the variables, and store the code that restores them in
-    /// `__glovebox_undo`. Empty without variables. In all of it, `$__glovebox_status` is the status of the previous command.
+    /// Returns complete lines that save the previous values, set the variables, and store the code
+    /// that restores them in `__glovebox_undo`. Empty without variables. In all of it,
+    /// `$__glovebox_status` is the status of the previous command.
     pub(super) fn assignments(self) -> String {
         let Self(CommandEnvironment(variables)) = self;
         if variables.is_empty() {
             return String::new();
         }
         let restore: String = variables.keys().map(|name| restore(name)).collect();
-        let set: String = variables.iter().map(|(name, value)| set(name, value)).collect();
+        let set: String = variables
+            .iter()
+            .map(|(name, value)| set(name, value))
+            .collect();
         format!("__glovebox_undo={};{set}\n", quote(&restore))
     }
 }
 
-/// Stores the previous value with a prefix: `x` if it was exported, `-` if not. Empty without a previous value.
+/// Stores the previous value with a prefix: `x` if it was exported, `-` if not. Empty without a
+/// previous value.
 fn set(name: &str, value: &str) -> String {
     format!(
         "case ${{{name}+$(export -p)}} in '')__glovebox_old_{name}=;;\

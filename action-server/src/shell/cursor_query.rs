@@ -1,7 +1,8 @@
 //! Detects that a shell which edits its own lines queries the cursor position.
 //!
-//! busybox ash queries it at each prompt and waits 20 ms for the response. It does not query it on a terminal that a command has
-//! damaged; there, a response would become part of the command. So a response is sent only to a query. Pure and incremental.
+//! busybox ash queries it at each prompt and waits 20 ms for the response. It does not query it on
+//! a terminal that a command has damaged; there, a response would become part of the command. So a
+//! response is sent only to a query. Pure and incremental.
 
 const QUERY: &[u8] = b"\x1b[6n";
 
@@ -21,9 +22,13 @@ impl CursorQuery {
             if self.is_asked() {
                 return;
             }
-            // ESC occurs only at the start of the query, so a failed match can only restart at the current byte.
-            self.matched =
-                if byte == QUERY[self.matched] { self.matched + 1 } else { usize::from(byte == QUERY[0]) };
+            // ESC occurs only at the start of the query, so a failed match can only restart at the
+            // current byte.
+            self.matched = if byte == QUERY[self.matched] {
+                self.matched + 1
+            } else {
+                usize::from(byte == QUERY[0])
+            };
         }
     }
 
@@ -40,9 +45,13 @@ mod tests {
     #[test]
     fn query_is_detected_for_any_chunk_size() {
         let mut query = CursorQuery::default();
-        for (bytes, asked) in
-            [("\x1b[6", false), ("\x1b", false), ("[6", false), ("nx", true), ("\x1b", true)]
-        {
+        for (bytes, asked) in [
+            ("\x1b[6", false),
+            ("\x1b", false),
+            ("[6", false),
+            ("nx", true),
+            ("\x1b", true),
+        ] {
             query.feed(bytes.as_bytes());
             assert_eq!(query.is_asked(), asked, "{bytes:?}");
         }

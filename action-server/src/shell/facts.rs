@@ -19,10 +19,16 @@ impl MachineInfo {
     /// Collects the information for a shell with this environment.
     pub(super) fn collect(environment: &[(OsString, OsString)]) -> Self {
         let search = search_path(environment);
-        let python = ["python3", "python"].into_iter().find_map(|name| find_executable(name, search));
+        let python = ["python3", "python"]
+            .into_iter()
+            .find_map(|name| find_executable(name, search));
         Self {
-            username: Accounts::read().find_by_uid(getuid()).map(|account| account.name),
-            hostname: gethostname().ok().map(|name| name.to_string_lossy().into_owned()),
+            username: Accounts::read()
+                .find_by_uid(getuid())
+                .map(|account| account.name),
+            hostname: gethostname()
+                .ok()
+                .map(|name| name.to_string_lossy().into_owned()),
             python: python.map(|path| path.to_string_lossy().into_owned()),
         }
     }
@@ -30,5 +36,9 @@ impl MachineInfo {
 
 /// Returns the `PATH` of an environment.
 pub(super) fn search_path(environment: &[(OsString, OsString)]) -> Option<&OsStr> {
-    environment.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_os_str())
+    environment
+        .iter()
+        .rev()
+        .find(|(name, _)| name == "PATH")
+        .map(|(_, value)| value.as_os_str())
 }

@@ -9,7 +9,9 @@ pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<
     let mut pieces = vec![(Vec::new(), Vec::new())];
     for chunk in chunks {
         reader.feed(chunk, |piece| {
-            let Some(last) = pieces.last_mut() else { return };
+            let Some(last) = pieces.last_mut() else {
+                return;
+            };
             match piece {
                 MarkPiece::Output(bytes) => last.0.extend_from_slice(bytes),
                 MarkPiece::Mark(body) => {

@@ -1,10 +1,12 @@
-//! Finds the session's marks in the terminal's output: at its prompts, and where the output of a command ends.
+//! Finds the session's marks in the terminal's output: at its prompts, and where the output of a
+//! command ends.
 //!
-//! Pure and incremental: the pieces are the same for any chunk size. Anything but a complete mark is output. A mark is not
-//! trusted: it only triggers a query to the shell, which responds on its [channel](super::channel), and separates the output of a
-//! command from what is shown after it.
+//! Pure and incremental: the pieces are the same for any chunk size. Anything but a complete mark
+//! is output. A mark is not trusted: it only triggers a query to the shell, which responds on its
+//! [channel](super::channel), and separates the output of a command from what is shown after it.
 //!
-//! A mark is `ESC ] NAME ; BODY BEL`, an operating system command that no terminal implements, so that it is not visible.
+//! A mark is `ESC ] NAME ; BODY BEL`, an operating system command that no terminal implements, so
+//! that it is not visible.
 
 /// The maximum length of a body, which is a nonce.
 const MAX_BODY_BYTES: usize = 16;
@@ -28,7 +30,8 @@ pub(super) fn mark(name: &str, body: &str) -> String {
 /// Parses the output of one terminal.
 #[derive(Debug)]
 pub(super) struct MarkReader {
-    /// `ESC ] NAME ;`. ESC occurs in it only once, so a failed match can only restart at the current byte.
+    /// `ESC ] NAME ;`. ESC occurs in it only once, so a failed match can only restart at the
+    /// current byte.
     opening: Vec<u8>,
     /// A possible start of a mark, or empty.
     partial: Vec<u8>,
@@ -37,7 +40,10 @@ pub(super) struct MarkReader {
 impl MarkReader {
     /// Creates a parser for the marks of `name`, which contains no control characters.
     pub(super) fn new(name: &str) -> Self {
-        Self { opening: format!("\x1b]{name};").into_bytes(), partial: Vec::new() }
+        Self {
+            opening: format!("\x1b]{name};").into_bytes(),
+            partial: Vec::new(),
+        }
     }
 
     /// Processes output. Output that may be the start of a mark is held back until more arrives.
@@ -56,7 +62,11 @@ impl MarkReader {
         self.partial.clear();
     }
 
-    fn skip_to_escape<'a>(&mut self, rest: &'a [u8], sink: &mut impl FnMut(MarkPiece<'_>)) -> &'a [u8] {
+    fn skip_to_escape<'a>(
+        &mut self,
+        rest: &'a [u8],
+        sink: &mut impl FnMut(MarkPiece<'_>),
+    ) -> &'a [u8] {
         let escape = memchr::memchr(self.opening[0], rest);
         let (output, rest) = rest.split_at(escape.unwrap_or(rest.len()));
         if !output.is_empty() {
@@ -97,8 +107,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Joins adjacent output, so that the results for different chunk sizes are equal: the output before each mark, and the body of
-    /// the mark.
+    /// Joins adjacent output, so that the results for different chunk sizes are equal: the output
+    /// before each mark, and the body of the mark.
     fn read<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let mut reader = MarkReader::new("n0nce");
         let mut pieces = vec![(Vec::new(), None)];
@@ -120,25 +130,44 @@ mod tests {
 
     #[test]
     fn output_is_separated_by_marks() {
-        let text = format!("hi\n{}[1]+ Done\n{}", mark("n0nce", "12ab"), mark("n0nce", ""));
-        let expected = [piece("hi\n", Some("12ab")), piece("[1]+ Done\n", Some("")), piece("", None)];
+        let text = format!(
+            "hi\n{}[1]+ Done\n{}",
+            mark("n0nce", "12ab"),
+            mark("n0nce", "")
+        );
+        let expected = [
+            piece("hi\n", Some("12ab")),
+            piece("[1]+ Done\n", Some("")),
+            piece("", None),
+        ];
         assert_eq!(read([text.as_bytes()]), expected);
     }
 
     #[test]
     fn incomplete_mark_is_output() {
         let long = mark("n0nce", &"x".repeat(MAX_BODY_BYTES + 1));
-        for text in
-            ["\x1b]other;\x07", "\x1b]n0nce\x07", "\x1b]n0nce;a;b\x07", "\x1b\x1b]n0nc\x1b]8;;\x07", &long]
-        {
-            assert_eq!(read([text.as_bytes(), b"."]), [piece(&format!("{text}."), None)], "{text:?}");
+        for text in [
+            "\x1b]other;\x07",
+            "\x1b]n0nce\x07",
+            "\x1b]n0nce;a;b\x07",
+            "\x1b\x1b]n0nc\x1b]8;;\x07",
+            &long,
+        ] {
+            assert_eq!(
+                read([text.as_bytes(), b"."]),
+                [piece(&format!("{text}."), None)],
+                "{text:?}"
+            );
         }
     }
 
     #[test]
     fn mark_is_found_after_an_incomplete_one() {
         let text = b"\x1b]n0n\x1b]n0nce;\x1b]n0nce;1\x07".as_slice();
-        assert_eq!(read([text]), [piece("\x1b]n0n\x1b]n0nce;", Some("1")), piece("", None)]);
+        assert_eq!(
+            read([text]),
+            [piece("\x1b]n0n\x1b]n0nce;", Some("1")), piece("", None)]
+        );
     }
 
     fn hostile() -> impl Strategy<Value = Vec<u8>> {

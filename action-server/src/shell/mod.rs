@@ -1,13 +1,15 @@
 //! Shells: V0's `run` action on a terminal.
 //!
-//! A [`Shell`] is a handle to a task that owns the terminal and the process of the shell ([`session`]). The commands of one shell
-//! run one after the other; shells are independent of each other. A command is stopped by its cancellation token, by a key, or by
-//! the end of its shell, but not by a timeout or a caller that disconnects. All processes end with [`Shell::shut_down`] or with the
-//! last handle.
+//! A [`Shell`] is a handle to a task that owns the terminal and the process of the shell
+//! ([`session`]). The commands of one shell run one after the other; shells are independent of each
+//! other. A command is stopped by its cancellation token, by a key, or by the end of its shell, but
+//! not by a timeout or a caller that disconnects. All processes end with [`Shell::shut_down`] or
+//! with the last handle.
 //!
-//! A command is sent through the [`channel`] to the shell, which reads it because of its [`prompt`], and which sends a report at its
-//! end. [`pty`] carries input and output, [`output`] converts that to text, and [`answers`] creates the observation. [`marks`] detects
-//! prompts, at which the shell can be queried.
+//! A command is sent through the [`channel`] to the shell, which reads it because of its
+//! [`prompt`], and which sends a report at its end. [`pty`] carries input and output, [`output`]
+//! converts that to text, and [`answers`] creates the observation. [`marks`] detects prompts, at
+//! which the shell can be queried.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,7 +52,9 @@ pub(crate) use program::ShellKind;
 pub(crate) use prompt::PLAIN_TERMINAL;
 pub(crate) use pty::close_inherited_files_on_exec;
 pub(crate) use session::OutputSink;
-pub(crate) use terminal::{MAX_TERMINALS, Terminal, TerminalError, TerminalProgram, TerminalScreen};
+pub(crate) use terminal::{
+    MAX_TERMINALS, Terminal, TerminalError, TerminalProgram, TerminalScreen,
+};
 
 use crate::environment::Environment;
 use facts::MachineInfo;
@@ -80,8 +84,8 @@ struct ShellState {
     program: ShellProgram,
     facts: MachineInfo,
     requests: mpsc::Sender<ShellRequest>,
-    /// One action at a time. A caller that waits holds its own action, so the queue uses no memory here, and a cancelled action
-    /// leaves it immediately.
+    /// One action at a time. A caller that waits holds its own action, so the queue uses no memory
+    /// here, and a cancelled action leaves it immediately.
     turn: Arc<Semaphore>,
     working_dir: watch::Receiver<PathBuf>,
     /// Whether a command is running after its action was answered.
@@ -98,7 +102,8 @@ pub(crate) fn kind() -> ShellKind {
 }
 
 impl Shell {
-    /// Starts the session task, which starts the best shell of the machine. Must be called in a runtime.
+    /// Starts the session task, which starts the best shell of the machine. Must be called in a
+    /// runtime.
     pub(crate) fn start(config: ShellConfig) -> Self {
         let program = ShellProgram::find(facts::search_path(&config.environment.current()));
         Self::start_program(config, program)
@@ -106,7 +111,13 @@ impl Shell {
 
     fn start_program(config: ShellConfig, program: ShellProgram) -> Self {
         let facts = MachineInfo::collect(&config.environment.current());
-        Self::start_session(Arc::new(config), program, facts, Arc::default(), CancellationToken::new())
+        Self::start_session(
+            Arc::new(config),
+            program,
+            facts,
+            Arc::default(),
+            CancellationToken::new(),
+        )
     }
 
     fn start_session(
@@ -125,8 +136,13 @@ impl Shell {
             running: Arc::clone(&running),
             skips_startup_files: Arc::clone(&skips_startup_files),
         };
-        let session =
-            Session::new(config.as_ref().clone(), program.clone(), facts.clone(), shared, stop.clone());
+        let session = Session::new(
+            config.as_ref().clone(),
+            program.clone(),
+            facts.clone(),
+            shared,
+            stop.clone(),
+        );
         let tasks = TaskTracker::new();
         tasks.spawn(session.serve(inbox));
         let turn = Arc::new(Semaphore::new(1));
@@ -145,9 +161,10 @@ impl Shell {
         Self(Arc::new(handle))
     }
 
-    /// Runs one action. A new command has the variables in `environment`, which later commands do not have. `output` receives the
-    /// output of the terminal as it is written. `cancel` kills all processes of the command; the observation is still returned.
-    /// Dropping the future does not stop a command; its further output belongs to the next action.
+    /// Runs one action. A new command has the variables in `environment`, which later commands do
+    /// not have. `output` receives the output of the terminal as it is written. `cancel` kills all
+    /// processes of the command; the observation is still returned. Dropping the future does not
+    /// stop a command; its further output belongs to the next action.
     pub(crate) async fn run(
         &self,
         action: RunAction,
@@ -158,7 +175,10 @@ impl Shell {
     ) -> Observation {
         let observation = match action.is_static {
             true => Box::pin(self.run_static(action, environment, timeout, output, cancel)).await,
-            false => self.run_in_session(action, environment, timeout, output, cancel).await,
+            false => {
+                self.run_in_session(action, environment, timeout, output, cancel)
+                    .await
+            }
         };
         observation.unwrap_or_else(StartError::into_observation)
     }
@@ -179,13 +199,26 @@ impl Shell {
             () = self.0.stop.cancelled() => return Err(StartError::Stopped),
         };
         let (reply, observation) = oneshot::channel();
-        let request = ShellRequest { action, environment, timeout, output, cancel, reply, turn };
-        self.0.requests.send(request).await.map_err(|_| StartError::Stopped)?;
+        let request = ShellRequest {
+            action,
+            environment,
+            timeout,
+            output,
+            cancel,
+            reply,
+            turn,
+        };
+        self.0
+            .requests
+            .send(request)
+            .await
+            .map_err(|_| StartError::Stopped)?;
         observation.await.map_err(|_| StartError::Stopped)
     }
 
-    /// Runs a static action in a shell of its own, which ends with it. As no later action could continue the command, missing output
-    /// does not answer the action, and remaining processes are killed at its end or timeout.
+    /// Runs a static action in a shell of its own, which ends with it. As no later action could
+    /// continue the command, missing output does not answer the action, and remaining processes are
+    /// killed at its end or timeout.
     async fn run_static(
         &self,
         action: RunAction,
@@ -201,15 +234,23 @@ impl Shell {
         if !folder.is_dir() {
             return Err(StartError::NoFolder(folder));
         }
-        let config = Arc::new(ShellConfig { working_dir: folder, ..self.0.config.as_ref().clone() });
+        let config = Arc::new(ShellConfig {
+            working_dir: folder,
+            ..self.0.config.as_ref().clone()
+        });
         let stop = self.0.stop.child_token();
         let (program, facts) = (self.0.program.clone(), self.0.facts.clone());
         let skips_startup_files = Arc::clone(&self.0.skips_startup_files);
         let shell = Self::start_session(config, program, facts, skips_startup_files, stop);
-        let action = RunAction { blocking: true, ..action };
+        let action = RunAction {
+            blocking: true,
+            ..action
+        };
         // A task of the parent shell, so that a caller that disconnects does not stop it.
         let run = self.0.tasks.spawn(async move {
-            let observation = shell.run_in_session(action, environment, timeout, output, cancel).await;
+            let observation = shell
+                .run_in_session(action, environment, timeout, output, cancel)
+                .await;
             shell.shut_down().await;
             observation
         });
@@ -230,7 +271,8 @@ impl Shell {
         self.0.turn.available_permits() == 0 || self.0.running.load(Ordering::Relaxed)
     }
 
-    /// Kills all processes of this shell, within a second, and ends its task. Running actions are answered before.
+    /// Kills all processes of this shell, within a second, and ends its task. Running actions are
+    /// answered before.
     pub(crate) async fn shut_down(&self) {
         self.0.stop.cancel();
         self.0.tasks.close();

@@ -1,11 +1,13 @@
 //! Converts the output of a terminal to the text that remains visible.
 //!
-//! Pure and incremental: the text is the same for any chunk size. Escape sequences are removed, a progress bar that redraws its line
-//! becomes one line, invalid UTF-8 is replaced. Only a single line is emulated: movements to other lines are ignored, because
-//! programs do not use them with `TERM=dumb`. A program that switches to the alternate screen, as an editor does with another `TERM`,
-//! is represented by its last [`screen`].
+//! Pure and incremental: the text is the same for any chunk size. Escape sequences are removed, a
+//! progress bar that redraws its line becomes one line, invalid UTF-8 is replaced. Only a single
+//! line is emulated: movements to other lines are ignored, because programs do not use them with
+//! `TERM=dumb`. A program that switches to the alternate screen, as an editor does with another
+//! `TERM`, is represented by its last [`screen`].
 //!
-//! Memory is bounded: the first and the last half of the limit are kept, and the characters between them are counted.
+//! Memory is bounded: the first and the last half of the limit are kept, and the characters between
+//! them are counted.
 
 mod plain;
 mod screen;
@@ -17,20 +19,22 @@ use screen::AlternateScreen;
 pub(crate) use text_buffer::FoldedText;
 use text_buffer::TextBuffer;
 
-/// Maximum number of characters of a line that can be overwritten. Progress bars are shorter. The start of a longer line is final,
-/// so that a file without newlines is not stored twice.
+/// Maximum number of characters of a line that can be overwritten. Progress bars are shorter. The
+/// start of a longer line is final, so that a file without newlines is not stored twice.
 const MAX_LINE_CHARS: usize = 16 * 1024;
 
 const ESCAPE: u8 = 0x1b;
 
-/// Maximum number of alternate screens of a command. Output that switches screens continuously would be slow.
+/// Maximum number of alternate screens of a command. Output that switches screens continuously
+/// would be slow.
 const MAX_SCREENS: u32 = 64;
 
 /// The text of one command's output.
 pub(crate) struct OutputFold {
     parser: Parser,
     line: CursorLine,
-    /// An incomplete character, at most 3 bytes. The parser of vte 0.15 would lose the character after it.
+    /// An incomplete character, at most 3 bytes. The parser of vte 0.15 would lose the character
+    /// after it.
     cut: Vec<u8>,
     /// The alternate screen, while it is shown.
     screen: Option<AlternateScreen>,
@@ -78,7 +82,9 @@ impl OutputFold {
         let length = match &mut self.screen {
             None => self.parser.advance_until_terminated(&mut self.line, bytes),
             Some(screen) => {
-                let length = self.parser.advance_until_terminated(&mut screen.watch, bytes);
+                let length = self
+                    .parser
+                    .advance_until_terminated(&mut screen.watch, bytes);
                 screen.draw(&bytes[..length]);
                 length
             }
@@ -126,8 +132,8 @@ impl OutputFold {
         }
     }
 
-    /// Returns the text since the last call. An incomplete escape sequence or character is continued; an incomplete line cannot be
-    /// redrawn any more.
+    /// Returns the text since the last call. An incomplete escape sequence or character is
+    /// continued; an incomplete line cannot be redrawn any more.
     pub(crate) fn take_text(&mut self) -> FoldedText {
         self.line.settle();
         if let Some(screen) = &self.screen {
@@ -162,7 +168,14 @@ struct CursorLine {
 impl CursorLine {
     fn new(limit: usize) -> Self {
         let (text, chars) = (Vec::new(), Vec::new());
-        Self { kept: TextBuffer::new(limit), text, chars, column: 0, switch: None, is_plain: true }
+        Self {
+            kept: TextBuffer::new(limit),
+            text,
+            chars,
+            column: 0,
+            switch: None,
+            is_plain: true,
+        }
     }
 
     fn put_screen(&mut self, screen: &AlternateScreen) {
@@ -186,7 +199,8 @@ impl CursorLine {
 
     fn settle(&mut self) {
         // Cannot fail: it contains only ASCII.
-        self.kept.extend_ascii(std::str::from_utf8(&self.text).unwrap_or_default());
+        self.kept
+            .extend_ascii(std::str::from_utf8(&self.text).unwrap_or_default());
         self.chars.iter().for_each(|&char| self.kept.push(char));
         self.text.clear();
         self.chars.clear();
@@ -227,7 +241,10 @@ impl CursorLine {
         let chars = self.chars();
         match part {
             0 => chars.truncate(column),
-            1 => chars.iter_mut().take(column + 1).for_each(|char| *char = ' '),
+            1 => chars
+                .iter_mut()
+                .take(column + 1)
+                .for_each(|char| *char = ' '),
             2 => chars.clear(),
             _ => {}
         }
@@ -279,7 +296,12 @@ impl Perform for CursorLine {
             self.switch = screen::switch(params, intermediates, action);
             return;
         }
-        let first = params.iter().next().and_then(|values| values.first()).copied().unwrap_or(0);
+        let first = params
+            .iter()
+            .next()
+            .and_then(|values| values.first())
+            .copied()
+            .unwrap_or(0);
         let count = usize::from(first.max(1));
         match action {
             'K' => self.erase(first),
@@ -315,7 +337,8 @@ mod tests {
 
     #[test]
     fn full_screen_program_is_folded_to_its_last_screen() {
-        let editor = b"before\n\x1b[?1049h\x1b[2J\x1b[1;1Hone\x1b[3;2Hthree\x1b[1;1HO\x1b[?1049lafter";
+        let editor =
+            b"before\n\x1b[?1049h\x1b[2J\x1b[1;1Hone\x1b[3;2Hthree\x1b[1;1HO\x1b[?1049lafter";
         assert_eq!(text(editor), "before\nOne\n\n three\nafter");
         assert_eq!(text(b"\x1b[?47h\x1b[5;1Hnow"), "\n\n\n\nnow\n");
         let mut fold = OutputFold::new(1000);
@@ -357,7 +380,14 @@ mod tests {
     #[test]
     fn head_and_tail_are_kept_and_the_rest_is_counted() {
         let folded = fold(6, [b"0123456789\n".as_slice()]);
-        assert_eq!(folded, FoldedText { head: "012".into(), tail: "89\n".into(), dropped: 5 });
+        assert_eq!(
+            folded,
+            FoldedText {
+                head: "012".into(),
+                tail: "89\n".into(),
+                dropped: 5
+            }
+        );
     }
 
     #[test]
@@ -369,7 +399,10 @@ mod tests {
         assert!(fold.line.text.capacity() <= 2 * MAX_LINE_CHARS);
         assert!(fold.line.kept.capacity() <= 2 * (2 * 15_000 + MAX_LINE_CHARS));
         let folded = fold.take_text();
-        assert_eq!(folded.head.len() as u64 + folded.tail.len() as u64 + folded.dropped, 160 * 64 * 1024);
+        assert_eq!(
+            folded.head.len() as u64 + folded.tail.len() as u64 + folded.dropped,
+            160 * 64 * 1024
+        );
     }
 
     #[test]

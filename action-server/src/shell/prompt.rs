@@ -1,43 +1,52 @@
-//! The shell's side of the protocol: the script that reads commands from the [channel](super::channel), runs them, and reports
-//! their end there.
+//! The shell's side of the protocol: the script that reads commands from the
+//! [channel](super::channel), runs them, and reports their end there.
 //!
-//! Pure. All shell code of the session is here and in [`super::command_variables`]. It is the same for bash, dash and ash.
+//! Pure. All shell code of the session is here and in [`super::command_variables`]. It is the same
+//! for bash, dash and ash.
 //!
-//! The server always types the same line at the prompt, which sources a file that never changes. The script in it reports *ready*,
-//! reads one command from the channel and evaluates it. It repeats that [`COMMANDS`] times. Then, or if something of the user's
-//! requires a prompt, it reports the *end* and returns to the prompt, and the line is typed again. Each *ready* contains the command
-//! that has ended before it. So if a command was interrupted, or has left the script by `return`, the shell returns to its prompt,
-//! and the next *ready* reports the end of the command. A lost report causes a delay, but never a wrong result.
+//! The server always types the same line at the prompt, which sources a file that never changes.
+//! The script in it reports *ready*, reads one command from the channel and evaluates it. It
+//! repeats that [`COMMANDS`] times. Then, or if something of the user's requires a prompt, it
+//! reports the *end* and returns to the prompt, and the line is typed again. Each *ready* contains
+//! the command that has ended before it. So if a command was interrupted, or has left the script by
+//! `return`, the shell returns to its prompt, and the next *ready* reports the end of the command.
+//! A lost report causes a delay, but never a wrong result.
 //!
-//! - Each *ready* has a number, its turn. A [frame] responds to one turn, and the shell ignores frames for other turns. So a command
-//!   whose frame was lost can be sent again and never runs twice. The turn need not be secret, because the channel proves that a
-//!   report is the shell's.
+//! - Each *ready* has a number, its turn. A [frame] responds to one turn, and the shell ignores
+//!   frames for other turns. So a command whose frame was lost can be sent again and never runs
+//!   twice. The turn need not be secret, because the channel proves that a report is the shell's.
 //! - It is not a loop, which would change the meaning of `break` in a command and of SIGINT.
-//! - It returns to the prompt if `PROMPT_COMMAND` is set, or if a background job was started, which may have to be announced.
-//! - The exit status of the user's last command is preserved, so that `$?` is correct. `&&:` keeps the status without failing under
-//!   `set -e`.
-//! - Our commands are in groups whose redirection applies before a trace (`set -x`) is written, and in one group in total, so that
-//!   `set -v` shows none of them. `set -x`, `set -a` and `set -k` are off while a command is read: they would show how it is evaluated,
-//!   export our variables, and change what `export` does.
-//! - `command` bypasses functions of the user (`eval() { … }`), and keeps a syntax error from ending our script in dash and ash.
+//! - It returns to the prompt if `PROMPT_COMMAND` is set, or if a background job was started, which
+//!   may have to be announced.
+//! - The exit status of the user's last command is preserved, so that `$?` is correct. `&&:` keeps
+//!   the status without failing under `set -e`.
+//! - Our commands are in groups whose redirection applies before a trace (`set -x`) is written, and
+//!   in one group in total, so that `set -v` shows none of them. `set -x`, `set -a` and `set -k`
+//!   are off while a command is read: they would show how it is evaluated, export our variables,
+//!   and change what `export` does.
+//! - `command` bypasses functions of the user (`eval() { … }`), and keeps a syntax error from
+//!   ending our script in dash and ash.
 //! - The space before the text prevents `eval` from parsing options in it.
 //! - `exit` prints nothing in a sourced file, but prints `exit` in bash at a prompt.
 //! - With `execfail`, a failed `exec` does not end bash, as if it was typed.
-//! - An ash that edits a line treats a reset of its terminal as the end of input. With `ignoreeof` it continues.
-//! - If the user has a function named `command`, nothing works, but nothing loops. A report of the program `printf`
-//!   (`enable -n printf`) would not be the shell's own, and the shell would wait forever for a response.
+//! - An ash that edits a line treats a reset of its terminal as the end of input. With `ignoreeof`
+//!   it continues.
+//! - If the user has a function named `command`, nothing works, but nothing loops. A report of the
+//!   program `printf` (`enable -n printf`) would not be the shell's own, and the shell would wait
+//!   forever for a response.
 //! - Lines are collected in chunks, because appending to a text copies it.
 
 use super::command_variables::CommandVariables;
 use super::marks;
 use super::program::ShellDialect;
 
-/// Number of commands between two prompts. Each makes the script longer, and the shell parses all of it.
+/// Number of commands between two prompts. Each makes the script longer, and the shell parses all
+/// of it.
 const COMMANDS: usize = 16;
 
-/// Makes bash's end of the channel close on exec. bash saves the target of a redirection in a descriptor that is closed on exec, and
-/// so is a copy of that. The alternative, a redirection for each command, would keep the channel in descriptor 10 meanwhile, which
-/// scripts use.
+/// Makes bash's end of the channel close on exec. bash saves the target of a redirection in a
+/// descriptor that is closed on exec, and so is a copy of that. The alternative, a redirection for
+/// each command, would keep the channel in descriptor 10 meanwhile, which scripts use.
 const START_BASH: &str = "shopt -s execfail
 __glovebox_keep() {
 for __glovebox_left in 10 11 12 13 14 15 16 17 18 19;do
@@ -47,8 +56,8 @@ done
 __glovebox_keep 251>&-
 exec 251<&252 252<&-";
 
-/// Returns the descriptor of the shell's end of the channel. dash only supports one digit. The others use a number that scripts do
-/// not use.
+/// Returns the descriptor of the shell's end of the channel. dash only supports one digit. The
+/// others use a number that scripts do not use.
 pub(super) fn channel_descriptor(dialect: ShellDialect) -> i32 {
     match dialect {
         ShellDialect::Dash => 9,
@@ -56,7 +65,8 @@ pub(super) fn channel_descriptor(dialect: ShellDialect) -> i32 {
     }
 }
 
-/// Returns the value of `PS1`. It only becomes a mark when it is expanded, because a command may print its variables.
+/// Returns the value of `PS1`. It only becomes a mark when it is expanded, because a command may
+/// print its variables.
 pub(super) fn prompt_variable(name: &str) -> String {
     marks::mark(name, "${__glovebox_nothing-}")
 }
@@ -70,12 +80,15 @@ pub(super) fn script(dialect: ShellDialect, name: &str) -> String {
         ShellDialect::Dash => (":", ""),
         ShellDialect::Ash => ("set -o ignoreeof", ""),
     };
-    // bash need not make the channel its standard input for `-u`, and its programs do not inherit it.
+    // bash need not make the channel its standard input for `-u`, and its programs do not inherit
+    // it.
     let (from, to, closed) = match dialect {
         ShellDialect::Bash => (format!("-u {channel} "), String::new(), String::new()),
-        ShellDialect::Dash | ShellDialect::Ash => {
-            (String::new(), format!(" <&{channel}"), format!(" {channel}>&-"))
-        }
+        ShellDialect::Dash | ShellDialect::Ash => (
+            String::new(),
+            format!(" <&{channel}"),
+            format!(" {channel}>&-"),
+        ),
     };
     let functions = format!(
         r#"__glovebox_return() {{ return "$__glovebox_status"; }}
@@ -169,21 +182,32 @@ pub(super) struct CommandScript {
 }
 
 impl CommandScript {
-    /// Creates a frame. NUL bytes are removed from the command, because a shell's text cannot contain any.
+    /// Creates a frame. NUL bytes are removed from the command, because a shell's text cannot
+    /// contain any.
     pub(super) fn new(command: &str, variables: CommandVariables<'_>) -> Self {
-        Self { assignments: variables.assignments(), command: command.replace('\0', "") }
+        Self {
+            assignments: variables.assignments(),
+            command: command.replace('\0', ""),
+        }
     }
 
-    /// Encodes the frame as the response to `turn` of the shell with these marks. A command of one line without variables is in the
-    /// first line. Otherwise the second line contains the number of lines that follow. The shell skips what an interrupt has left of
-    /// another frame.
+    /// Encodes the frame as the response to `turn` of the shell with these marks. A command of one
+    /// line without variables is in the first line. Otherwise the second line contains the number
+    /// of lines that follow. The shell skips what an interrupt has left of another frame.
     pub(super) fn encode(&self, name: &str, turn: u64) -> String {
-        let Self { assignments, command } = self;
+        let Self {
+            assignments,
+            command,
+        } = self;
         if assignments.is_empty() && !command.contains('\n') {
             return format!("{name}{turn};{command}\n");
         }
         let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
-        format!("{name}{turn}\n{};{}\n{assignments}{command}\n", count(assignments), count(command) + 1)
+        format!(
+            "{name}{turn}\n{};{}\n{assignments}{command}\n",
+            count(assignments),
+            count(command) + 1
+        )
     }
 }
 
@@ -194,7 +218,10 @@ pub(super) fn line(path: &str) -> String {
 
 /// Quotes `text` as one word.
 pub(super) fn quote(text: &str) -> String {
-    if text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte)) {
+    if text
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
+    {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

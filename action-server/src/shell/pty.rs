@@ -1,10 +1,12 @@
 //! The terminal of one shell, and how a child enters it between fork and exec.
 //!
-//! Only the master side is kept open. The slave side is closed once the shell has started, so that the terminal hangs up when the
-//! last process closes it. The exit of the shell itself is detected by waiting for it, because background jobs may keep the terminal
-//! open. Dropping the master hangs up the terminal.
+//! Only the master side is kept open. The slave side is closed once the shell has started, so that
+//! the terminal hangs up when the last process closes it. The exit of the shell itself is detected
+//! by waiting for it, because background jobs may keep the terminal open. Dropping the master hangs
+//! up the terminal.
 
-// The standard library cannot create a session with a controlling terminal between fork and exec, except through `pre_exec`.
+// The standard library cannot create a session with a controlling terminal between fork and exec,
+// except through `pre_exec`.
 #![allow(unsafe_code)]
 
 use std::fs::{File, OpenOptions};
@@ -18,7 +20,9 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{PtyMaster, Winsize, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{SigHandler, Signal, signal};
-use nix::sys::termios::{InputFlags, LocalFlags, OutputFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{
+    InputFlags, LocalFlags, OutputFlags, SetArg, Termios, tcgetattr, tcsetattr,
+};
 use nix::unistd::{setsid, tcgetpgrp};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -36,10 +40,16 @@ pub(super) const ROWS: u16 = 50;
 const WINDOW: Winsize = window(COLUMNS, ROWS);
 
 const fn window(columns: u16, rows: u16) -> Winsize {
-    Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }
+    Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    }
 }
 
-/// After a read of this size there is probably more. After a shorter one, another read would cost a system call per response.
+/// After a read of this size there is probably more. After a shorter one, another read would cost a
+/// system call per response.
 pub(super) const FLOOD_BYTES: usize = 2 * 1024;
 
 /// Above the descriptors of the shell.
@@ -62,7 +72,9 @@ impl Pty {
         Self::set_up(WINDOW, &|settings| {
             settings.output_flags.remove(OutputFlags::OPOST);
             settings.input_flags.remove(InputFlags::IXON);
-            settings.local_flags.set(LocalFlags::ECHO, dialect == ShellDialect::Ash);
+            settings
+                .local_flags
+                .set(LocalFlags::ECHO, dialect == ShellDialect::Ash);
         })
     }
 
@@ -86,10 +98,15 @@ impl Pty {
         settings.input_flags.insert(InputFlags::IUTF8);
         set(&mut settings);
         tcsetattr(&master, SetArg::TCSANOW, &settings)?;
-        // Not writable: the task would be woken after each line that the shell reads.
-        // SAFETY: a PtyMaster owns its descriptor and never changes it, so it stays open as long as it is registered.
+        // Not writable: the task would be woken after each line that the shell reads. SAFETY: a
+        // PtyMaster owns its descriptor and never changes it, so it stays open as long as it is
+        // registered.
         let master = unsafe { AsyncFd::register_with_interest(master, Interest::READABLE) }?;
-        Ok(Self { master, slave_path, settings: settings.into() })
+        Ok(Self {
+            master,
+            slave_path,
+            settings: settings.into(),
+        })
     }
 
     /// Returns the path of the slave side.
@@ -105,9 +122,9 @@ impl Pty {
         Ok(())
     }
 
-    /// Makes `command` the leader of a new session on this terminal, with the descriptors in `inherited` at the given numbers. Resets
-    /// all signals: a server that was started with `nohup` or in the background ignores some, and a child that inherits that could
-    /// not be interrupted.
+    /// Makes `command` the leader of a new session on this terminal, with the descriptors in
+    /// `inherited` at the given numbers. Resets all signals: a server that was started with `nohup`
+    /// or in the background ignores some, and a child that inherits that could not be interrupted.
     ///
     /// The caller must keep `inherited` open until `command` has started.
     pub(super) fn attach<const N: usize>(
@@ -116,16 +133,25 @@ impl Pty {
         inherited: [(Option<BorrowedFd<'_>>, RawFd); N],
     ) -> io::Result<()> {
         let mut options = OpenOptions::new();
-        let slave = options.read(true).write(true).custom_flags(libc::O_NOCTTY).open(&self.slave_path)?;
-        command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+        let slave = options
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NOCTTY)
+            .open(&self.slave_path)?;
+        command
+            .stdin(slave.try_clone()?)
+            .stdout(slave.try_clone()?)
+            .stderr(slave);
         let inherited = inherited.map(|(file, number)| (file.map(|file| file.as_raw_fd()), number));
-        // SAFETY: the closure runs between fork and exec and makes system calls only: no allocation, no lock, nothing
-        // of the parent's. The descriptors are open then, because the caller keeps them.
+        // SAFETY: the closure runs between fork and exec and makes system calls only: no
+        // allocation, no lock, nothing of the parent's. The descriptors are open then, because the
+        // caller keeps them.
         unsafe { command.pre_exec(move || enter_terminal(inherited)) };
         Ok(())
     }
 
-    /// Waits for output, and fills the buffer if there is much. Returns 0 if no process has the terminal open. Cancel-safe.
+    /// Waits for output, and fills the buffer if there is much. Returns 0 if no process has the
+    /// terminal open. Cancel-safe.
     pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut ready = self.master.readable().await?;
@@ -149,7 +175,8 @@ impl Pty {
         }
     }
 
-    /// Reads without waiting; 0 if there is no output. All output that a process has written before is available.
+    /// Reads without waiting; 0 if there is no output. All output that a process has written before
+    /// is available.
     pub(super) fn read_now(&self, buffer: &mut [u8]) -> usize {
         self.master.get_ref().read(buffer).unwrap_or(0)
     }
@@ -176,37 +203,58 @@ impl Pty {
 
     /// Drops unread input, and restores the settings that `stty` and other programs have changed.
     pub(super) fn reset(&self) -> io::Result<()> {
-        Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &self.settings.into())?)
+        Ok(tcsetattr(
+            self.master.get_ref(),
+            SetArg::TCSAFLUSH,
+            &self.settings.into(),
+        )?)
     }
 
-    /// Like [`Pty::reset`], but also disables echo, because the kernel may echo input after it was read.
+    /// Like [`Pty::reset`], but also disables echo, because the kernel may echo input after it was
+    /// read.
     pub(super) fn reset_without_echo(&self) -> io::Result<()> {
         let mut settings = Termios::from(self.settings);
         settings.local_flags.remove(LocalFlags::ECHO);
-        Ok(tcsetattr(self.master.get_ref(), SetArg::TCSAFLUSH, &settings)?)
+        Ok(tcsetattr(
+            self.master.get_ref(),
+            SetArg::TCSAFLUSH,
+            &settings,
+        )?)
     }
 
-    /// Makes the kernel process all input, and drops it. Otherwise a key could interrupt a later command.
+    /// Makes the kernel process all input, and drops it. Otherwise a key could interrupt a later
+    /// command.
     pub(super) fn settle(&self) {
         let _ = self.reset_without_echo();
         let mut options = OpenOptions::new();
         let flags = libc::O_NOCTTY | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        if let Ok(slave) = options.read(true).custom_flags(flags).open(&self.slave_path) {
-            let _ = poll(&mut [PollFd::new(slave.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO);
+        if let Ok(slave) = options
+            .read(true)
+            .custom_flags(flags)
+            .open(&self.slave_path)
+        {
+            let _ = poll(
+                &mut [PollFd::new(slave.as_fd(), PollFlags::POLLIN)],
+                PollTimeout::ZERO,
+            );
         }
     }
 
     /// Returns the process group that ^C would interrupt.
     pub(super) fn foreground_group(&self) -> Option<i32> {
-        tcgetpgrp(self.master.get_ref()).ok().map(nix::unistd::Pid::as_raw).filter(|&group| group > 0)
+        tcgetpgrp(self.master.get_ref())
+            .ok()
+            .map(nix::unistd::Pid::as_raw)
+            .filter(|&group| group > 0)
     }
 }
 
-/// Returns how much of the data written to `socket` the peer has not read. A message counts until it is read completely. 0 if the
-/// kernel does not support the query.
+/// Returns how much of the data written to `socket` the peer has not read. A message counts until
+/// it is read completely. 0 if the kernel does not support the query.
 pub(super) fn unread(socket: &impl AsRawFd) -> usize {
     let mut bytes = 0;
-    // SAFETY: the descriptor is open, and the kernel writes one number, which the pointer has room for.
+    // SAFETY: the descriptor is open, and the kernel writes one number, which the pointer has room
+    // for.
     match unsafe { unread_by_peer(socket.as_raw_fd(), &raw mut bytes) } {
         Ok(_) => usize::try_from(bytes).unwrap_or_default(),
         Err(_) => 0,
@@ -218,7 +266,8 @@ fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io:
     setsid()?;
     // SAFETY: descriptor 0 is the terminal; the argument 0 means not to steal one.
     unsafe { take_terminal(0, 0) }?;
-    for each in Signal::iterator().filter(|each| !matches!(each, Signal::SIGKILL | Signal::SIGSTOP)) {
+    for each in Signal::iterator().filter(|each| !matches!(each, Signal::SIGKILL | Signal::SIGSTOP))
+    {
         // SAFETY: the default disposition runs no handler.
         unsafe { signal(each, SigHandler::SigDfl) }?;
     }
@@ -231,7 +280,8 @@ fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io:
         }
     }
     for (file, number) in moved {
-        // SAFETY: both are plain descriptors of this process, and nothing in it owns the destination.
+        // SAFETY: both are plain descriptors of this process, and nothing in it owns the
+        // destination.
         if file.is_some_and(|file| unsafe { libc::dup2(file, number) } < 0) {
             return Err(io::Error::last_os_error());
         }
@@ -239,9 +289,16 @@ fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io:
     Ok(())
 }
 
-/// Closes the inherited descriptors on exec, except for the standard streams, so that commands do not inherit them. No effect on
-/// kernels before 5.11.
+/// Closes the inherited descriptors on exec, except for the standard streams, so that commands do
+/// not inherit them. No effect on kernels before 5.11.
 pub(crate) fn close_inherited_files_on_exec() {
     // SAFETY: only sets close-on-exec on descriptors that this program has not opened.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
 }

@@ -1,5 +1,5 @@
-//! The output of a running command that was not reported yet, and its outcome. Pure. Memory is bounded by the limit of the text
-//! and by [`MAX_UNSENT_BYTES`].
+//! The output of a running command that was not reported yet, and its outcome. Pure. Memory is
+//! bounded by the limit of the text and by [`MAX_UNSENT_BYTES`].
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use super::answers::CommandOutcome;
 use super::baseline::Baseline;
 use super::output::{FoldedText, OutputFold};
 
-/// Maximum raw output that is kept for the next action while no action is attached. Only for display: the observation does not
-/// depend on it.
+/// Maximum raw output that is kept for the next action while no action is attached. Only for
+/// display: the observation does not depend on it.
 const MAX_UNSENT_BYTES: usize = 64 * 1024;
 
 /// Receives raw output, if an action is attached.
@@ -27,10 +27,18 @@ pub(super) struct RunningCommand {
 impl RunningCommand {
     pub(super) fn new(baseline: Baseline, limit: usize) -> Self {
         let (fold, unsent) = (OutputFold::new(limit), VecDeque::new());
-        Self { baseline, limit, fold, unsent, answered: false, ending: None }
+        Self {
+            baseline,
+            limit,
+            fold,
+            unsent,
+            answered: false,
+            ending: None,
+        }
     }
 
-    /// Processes output of the terminal. Output after the end of the command is of a background job and is dropped.
+    /// Processes output of the terminal. Output after the end of the command is of a background job
+    /// and is dropped.
     pub(super) fn on_output(&mut self, bytes: &[u8], output: &mut OutputListener<'_>) {
         if self.ending.is_some() {
             return;
@@ -51,11 +59,15 @@ impl RunningCommand {
     /// Sends the raw output that was kept to an action that attaches.
     pub(super) fn catch_up(&mut self, output: &mut dyn FnMut(&[u8])) {
         let (front, back) = self.unsent.as_slices();
-        [front, back].into_iter().filter(|bytes| !bytes.is_empty()).for_each(output);
+        [front, back]
+            .into_iter()
+            .filter(|bytes| !bytes.is_empty())
+            .for_each(output);
         self.unsent.clear();
     }
 
-    /// Drops the output so far, because the command has not started yet. An attached action may have received it.
+    /// Drops the output so far, because the command has not started yet. An attached action may
+    /// have received it.
     pub(super) fn restart(&mut self) {
         self.fold = OutputFold::new(self.limit);
         self.unsent.clear();

@@ -1,7 +1,8 @@
 //! The session task, which owns a shell and performs one action after the other.
 //!
-//! It never signals a command on a timeout, and never runs two commands concurrently. Between actions it keeps reading, so that no
-//! process blocks on a full terminal. It ends on request or when no handle is left, and kills all processes of the shell.
+//! It never signals a command on a timeout, and never runs two commands concurrently. Between
+//! actions it keeps reading, so that no process blocks on a full terminal. It ends on request or
+//! when no handle is left, and kills all processes of the shell.
 
 use std::future::pending;
 use std::path::PathBuf;
@@ -43,7 +44,8 @@ const NEW_SHELL: &str = "The shell had ended before this command, which ran in a
 
 const SILENCED: &str = "The shell could not report how its commands ended, and was killed.";
 
-const REPLACED: &str = "It replaced the shell by `exec`. The next command gets a new shell after its exit.";
+const REPLACED: &str =
+    "It replaced the shell by `exec`. The next command gets a new shell after its exit.";
 
 /// Receives the raw output of an action.
 pub(crate) type OutputSink = Box<dyn FnMut(&[u8]) + Send>;
@@ -109,14 +111,21 @@ impl Session {
 
     /// Serves requests until the end.
     pub(super) async fn serve(mut self, mut requests: mpsc::Receiver<ShellRequest>) {
-        // Before the first command, so that it does not wait. An error is reported by a command that needs the shell.
+        // Before the first command, so that it does not wait. An error is reported by a command
+        // that needs the shell.
         if let Err(error) = self.start_process() {
-            tracing::debug!(error = &error as &dyn std::error::Error, "cannot start the shell yet");
+            tracing::debug!(
+                error = &error as &dyn std::error::Error,
+                "cannot start the shell yet"
+            );
         }
         let stop = self.stop.clone();
         loop {
             let startup_deadline = self.startup_deadline();
-            let runs = self.running.as_ref().is_some_and(|running| running.ending().is_none());
+            let runs = self
+                .running
+                .as_ref()
+                .is_some_and(|running| running.ending().is_none());
             self.shared.running.store(runs, Ordering::Relaxed);
             tokio::select! {
                 biased;
@@ -139,27 +148,40 @@ impl Session {
         };
         // Before the reply, so that the caller can send its next action immediately.
         drop(request.turn);
-        // Fails if the caller has disconnected. Further output of the command belongs to the next action.
+        // Fails if the caller has disconnected. Further output of the command belongs to the next
+        // action.
         let _ = request.reply.send(observation);
     }
 
     async fn perform(&mut self, request: &mut ShellRequest) -> Result<Observation, StartError> {
         let (action, started) = (&request.action, Instant::now());
         let is_new_command = !action.is_input && !action.command.is_empty();
-        if is_new_command && self.running.as_ref().is_some_and(|running| running.ending().is_some()) {
+        if is_new_command
+            && self
+                .running
+                .as_ref()
+                .is_some_and(|running| running.ending().is_some())
+        {
             // It has ended while no action was attached.
             self.running = None;
         }
         let ending = match &mut self.running {
             None if is_new_command => self.run_command(request).await?,
-            None => return Ok(answers::nothing_runs(action, &self.facts, &self.shared.working_dir.borrow())),
+            None => {
+                return Ok(answers::nothing_runs(
+                    action,
+                    &self.facts,
+                    &self.shared.working_dir.borrow(),
+                ));
+            }
             Some(running) => {
                 running.catch_up(&mut request.output);
                 match running.ending() {
                     Some(ending) => {
                         let ending = ending.clone();
                         if action.is_input && !action.command.is_empty() {
-                            self.note = Some("It had ended before this could be typed; nothing was typed.");
+                            self.note =
+                                Some("It had ended before this could be typed; nothing was typed.");
                         }
                         ending
                     }
@@ -175,8 +197,12 @@ impl Session {
         Ok(self.report(&request.action, &ending, out_of_memory))
     }
 
-    /// Starts a command and watches it. A shell that ends before it has read the command is replaced once, because nothing was run.
-    async fn run_command(&mut self, request: &mut ShellRequest) -> Result<CommandOutcome, StartError> {
+    /// Starts a command and watches it. A shell that ends before it has read the command is
+    /// replaced once, because nothing was run.
+    async fn run_command(
+        &mut self,
+        request: &mut ShellRequest,
+    ) -> Result<CommandOutcome, StartError> {
         let ending = self.try_command(request).await?;
         if ending != CommandOutcome::NeverRead {
             return Ok(ending);
@@ -186,34 +212,53 @@ impl Session {
         self.try_command(request).await
     }
 
-    async fn try_command(&mut self, request: &mut ShellRequest) -> Result<CommandOutcome, StartError> {
+    async fn try_command(
+        &mut self,
+        request: &mut ShellRequest,
+    ) -> Result<CommandOutcome, StartError> {
         tokio::select! {
             biased;
             () = request.cancel.cancelled() => return Ok(CommandOutcome::NotStarted),
             ready = self.make_ready() => ready?,
         }
-        let Some(process) = &mut self.process else { return Err(StartError::Ended { status: -1 }) };
+        let Some(process) = &mut self.process else {
+            return Err(StartError::Ended { status: -1 });
+        };
         let sent = process.send_command(&request.action.command, &request.environment);
         let baseline = sent.map_err(StartError::Command)?;
-        self.running = Some(RunningCommand::new(baseline, answers::content_limit(&request.action)));
+        self.running = Some(RunningCommand::new(
+            baseline,
+            answers::content_limit(&request.action),
+        ));
         Ok(self.watch(request).await)
     }
 
     fn send_input(&mut self, action: &RunAction) {
-        let Some(process) = &mut self.process else { return };
+        let Some(process) = &mut self.process else {
+            return;
+        };
         match answers::key(&action.command) {
             _ if action.command.is_empty() => {}
             Some(letter) => process.send_input(&[letter as u8 & 0x1f]),
-            // The Enter key sends CR, which the terminal converts to NL, unless a program reads raw keys.
+            // The Enter key sends CR, which the terminal converts to NL, unless a program reads raw
+            // keys.
             None => process.send_input(format!("{}\r", action.command).as_bytes()),
         }
     }
 
     /// Watches the running command until the action can be answered.
     async fn watch(&mut self, request: &mut ShellRequest) -> CommandOutcome {
-        let ShellRequest { action, timeout, output, cancel, .. } = request;
+        let ShellRequest {
+            action,
+            timeout,
+            output,
+            cancel,
+            ..
+        } = request;
         let stop = self.stop.clone();
-        let mut deadline = pin!(until(timeout.and_then(|timeout| Instant::now().checked_add(timeout))));
+        let mut deadline = pin!(until(
+            timeout.and_then(|timeout| Instant::now().checked_add(timeout))
+        ));
         let no_change_timeout = self.config.no_change_timeout;
         let mut last_output_at = Instant::now();
         loop {
@@ -239,7 +284,14 @@ impl Session {
 
     /// Handles an event of the shell.
     fn on_event(&mut self, event: ShellEvent, output: &mut OutputListener<'_>) {
-        let Self { process, running, shared, note, facts, .. } = self;
+        let Self {
+            process,
+            running,
+            shared,
+            note,
+            facts,
+            ..
+        } = self;
         match event {
             ShellEvent::Output(count) => {
                 let Some(process) = process else { return };
@@ -249,9 +301,15 @@ impl Session {
                     }
                 });
             }
-            ShellEvent::Prompted { working_dir, ended, is_lost } => {
+            ShellEvent::Prompted {
+                working_dir,
+                ended,
+                is_lost,
+            } => {
                 match (ended, running) {
-                    (Some(status), Some(running)) => running.end(CommandOutcome::Completed { status }),
+                    (Some(status), Some(running)) => {
+                        running.end(CommandOutcome::Completed { status })
+                    }
                     (None, Some(running)) if is_lost => running.restart(),
                     _ => {}
                 }
@@ -269,11 +327,19 @@ impl Session {
                     });
                 }
             }
-            ShellEvent::Exited { .. } if process.as_ref().is_some_and(ShellProcess::reads_startup_files) => {
+            ShellEvent::Exited { .. }
+                if process
+                    .as_ref()
+                    .is_some_and(ShellProcess::reads_startup_files) =>
+            {
                 *process = None;
                 self.skip_startup_files(STARTUP_FILES_ENDED);
             }
-            ShellEvent::Exited { status, unread, is_silenced } => {
+            ShellEvent::Exited {
+                status,
+                unread,
+                is_silenced,
+            } => {
                 *process = None;
                 if is_silenced && running.is_some() {
                     *note = Some(SILENCED);
@@ -287,16 +353,24 @@ impl Session {
         }
     }
 
-    /// Returns whether the kernel has killed a process because memory ran out, since the last call. Skipped for commands that were
-    /// too short, unless they were killed, because there are many short commands.
+    /// Returns whether the kernel has killed a process because memory ran out, since the last call.
+    /// Skipped for commands that were too short, unless they were killed, because there are many
+    /// short commands.
     fn is_out_of_memory(&mut self, ending: &CommandOutcome, lasted: Duration) -> bool {
         (lasted >= MIN_OOM_TIME || ending.is_a_kill()) && self.oom_kills.has_increased()
     }
 
     /// Creates the observation, and ends the command if it has ended.
-    fn report(&mut self, action: &RunAction, ending: &CommandOutcome, out_of_memory: bool) -> Observation {
-        let (folded, first) =
-            self.running.as_mut().map_or_else(|| (FoldedText::default(), true), RunningCommand::take_text);
+    fn report(
+        &mut self,
+        action: &RunAction,
+        ending: &CommandOutcome,
+        out_of_memory: bool,
+    ) -> Observation {
+        let (folded, first) = self
+            .running
+            .as_mut()
+            .map_or_else(|| (FoldedText::default(), true), RunningCommand::take_text);
         if ending.is_final() {
             self.running = None;
         }

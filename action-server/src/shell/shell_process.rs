@@ -1,7 +1,7 @@
 //! One shell on one terminal: starts it, sends commands, reads its output, types input, kills it.
 //!
-//! Knows nothing of actions. Ends when the process of the shell exits, which is reported once, after the last of its output.
-//! Dropping it hangs up the terminal.
+//! Knows nothing of actions. Ends when the process of the shell exits, which is reported once,
+//! after the last of its output. Dropping it hangs up the terminal.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -34,36 +34,41 @@ use super::startup_files::{self, StartupOutput};
 use crate::os::children::{self, ChildList, OwnChild};
 use crate::os::process_tree::SESSION_VARIABLE;
 
-/// Buffer size. A terminal returns at most 4 KiB per read, but handling an event costs more than a read.
+/// Buffer size. A terminal returns at most 4 KiB per read, but handling an event costs more than a
+/// read.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Number of long reads after which other tasks run. Yielding after each would make a flood of output a third slower.
+/// Number of long reads after which other tasks run. Yielding after each would make a flood of
+/// output a third slower.
 const LONG_READS: u32 = 8;
 
-/// Maximum number of reads after the exit of the shell or a report. More than a terminal buffers, but bounded in case a background
-/// job writes continuously.
+/// Maximum number of reads after the exit of the shell or a report. More than a terminal buffers,
+/// but bounded in case a background job writes continuously.
 const LAST_READS: u32 = 64;
 
-/// How long to wait for a visible prompt, or for a response, before the shell is queried. It responds immediately, or never.
+/// How long to wait for a visible prompt, or for a response, before the shell is queried. It
+/// responds immediately, or never.
 const ASK_DELAY: Duration = Duration::from_millis(100);
 
 /// How often the terminal is checked while an interrupted command still has it.
 const INTERRUPT_LOOKS: u32 = 20;
 
-/// Maximum number of queries to a shell that shows its prompt without responding, before it is killed. After [`QUICK_ASKS`], the
-/// delay between them increases, so that all take 10 s.
+/// Maximum number of queries to a shell that shows its prompt without responding, before it is
+/// killed. After [`QUICK_ASKS`], the delay between them increases, so that all take 10 s.
 const MAX_ASKS: u32 = 14;
 
 /// More than an interrupt and another delayed one require.
 const QUICK_ASKS: u32 = 3;
 
-/// How long the start-up files may take. The activation of a conda environment takes a second on an idle machine.
+/// How long the start-up files may take. The activation of a conda environment takes a second on an
+/// idle machine.
 const STARTUP_FILES_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a command is sent again to a shell that does not start it, before the shell is killed.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Time without progress after which a command counts as not read. A shell that waits for a command reads it immediately.
+/// Time without progress after which a command counts as not read. A shell that waits for a command
+/// reads it immediately.
 const UNREAD_DELAY: Duration = Duration::from_secs(1);
 
 /// The exit status of a command that was terminated by SIGINT.
@@ -105,7 +110,8 @@ enum Readiness {
     Asked,
     /// It waits for a command, in this turn.
     Ready { turn: u64 },
-    /// It was ready, but may have been interrupted. The line was typed again; a shell at its prompt responds to it.
+    /// It was ready, but may have been interrupted. The line was typed again; a shell at its prompt
+    /// responds to it.
     Doubtful { turn: u64 },
 }
 
@@ -114,8 +120,12 @@ enum StartupFiles {
     /// Nothing yet. This command reads them.
     Unread { command: String },
     /// It reads them.
-    BeingRead { output: StartupOutput, deadline: Instant },
-    /// It has read them, or there are none. `output` is what it has printed meanwhile, until it is taken.
+    BeingRead {
+        output: StartupOutput,
+        deadline: Instant,
+    },
+    /// It has read them, or there are none. `output` is what it has printed meanwhile, until it is
+    /// taken.
     Read { output: Option<StartupOutput> },
 }
 
@@ -179,7 +189,8 @@ pub(super) struct ShellProcess {
     /// What looks like a prompt was shown while a *ready* report was pending in `report`.
     is_prompted: bool,
     query: Option<CursorQuery>,
-    /// Input that does not fit into the terminal yet. As long as the input of one action, whose size is limited.
+    /// Input that does not fit into the terminal yet. As long as the input of one action, whose
+    /// size is limited.
     unsent: VecDeque<u8>,
     buffer: Box<[u8]>,
     /// Number of consecutive long reads.
@@ -187,7 +198,8 @@ pub(super) struct ShellProcess {
 }
 
 impl ShellProcess {
-    /// Starts `program` in `working_dir`, with the start-up files unless `skips_startup_files`. Does not wait for its first prompt.
+    /// Starts `program` in `working_dir`, with the start-up files unless `skips_startup_files`.
+    /// Does not wait for its first prompt.
     ///
     /// # Errors
     /// No terminal or process is available, or the program does not exist.
@@ -209,12 +221,18 @@ impl ShellProcess {
         let script = ShellScript::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
         let (mut channel, shell_end) = Channel::create()?;
         // A longer variable would keep the shell from starting.
-        let fits = |(name, value): &&(OsString, OsString)| name.len() + value.len() <= MAX_VARIABLE_BYTES;
+        let fits =
+            |(name, value): &&(OsString, OsString)| name.len() + value.len() <= MAX_VARIABLE_BYTES;
         let mut command = Command::new(&program.path);
         command
             .args(&program.arguments)
             .env_clear()
-            .envs(environment.iter().filter(fits).map(|(name, value)| (name, value)))
+            .envs(
+                environment
+                    .iter()
+                    .filter(fits)
+                    .map(|(name, value)| (name, value)),
+            )
             .env_remove("ENV")
             .env_remove("PROMPT_COMMAND")
             .envs(PLAIN_TERMINAL)
@@ -223,7 +241,10 @@ impl ShellProcess {
             .env("PS2", OsStr::new(""))
             .current_dir(working_dir);
         let channel_end = (Some(shell_end.as_fd()), prompt::channel_descriptor(dialect));
-        pty.attach(&mut command, [(script.shell_end(), SCRIPT_DESCRIPTOR), channel_end])?;
+        pty.attach(
+            &mut command,
+            [(script.shell_end(), SCRIPT_DESCRIPTOR), channel_end],
+        )?;
         let child = children::spawn(&mut command)?;
         channel.accept(child.pid());
         let mut process = Self {
@@ -267,7 +288,8 @@ impl ShellProcess {
     pub(super) async fn next_event(&mut self) -> ShellEvent {
         if self.long_reads >= LONG_READS {
             self.long_reads = 0;
-            // Tokio would only force a yield after 128 reads, and other tasks of this thread would wait for that.
+            // Tokio would only force a yield after 128 reads, and other tasks of this thread would
+            // wait for that.
             yield_now().await;
         }
         loop {
@@ -278,7 +300,8 @@ impl ShellProcess {
                 report = self.channel.receive(), if !self.channel.is_closed() => {
                     self.report = report;
                     if self.report.is_none() && self.reads_startup_files() {
-                        // A start-up file has ended the shell or replaced it by another program, which would only hang.
+                        // A start-up file has ended the shell or replaced it by another program,
+                        // which would only hang.
                         baseline::send(self.child.pid(), Signal::SIGKILL);
                     }
                 }
@@ -306,8 +329,8 @@ impl ShellProcess {
         }
     }
 
-    /// Returns a pending report or exit, after the output that was written before it. That output is already readable when the
-    /// report or exit is seen.
+    /// Returns a pending report or exit, after the output that was written before it. That output
+    /// is already readable when the report or exit is seen.
     fn waiting_event(&mut self) -> Option<ShellEvent> {
         if self.report.is_none() && self.exited.is_some() {
             // The last report.
@@ -328,7 +351,11 @@ impl ShellProcess {
             (Some(report), _) => Some(self.on_report(report)),
             (None, Some(status)) => {
                 let (unread, is_silenced) = (self.channel.is_unread(), self.is_silenced);
-                Some(ShellEvent::Exited { status, unread, is_silenced })
+                Some(ShellEvent::Exited {
+                    status,
+                    unread,
+                    is_silenced,
+                })
             }
             (None, None) => None,
         }
@@ -349,7 +376,9 @@ impl ShellProcess {
             && report.is_ready
             && self.sent.is_none()
         {
-            self.startup_files = StartupFiles::Read { output: Some(std::mem::take(output)) };
+            self.startup_files = StartupFiles::Read {
+                output: Some(std::mem::take(output)),
+            };
         }
         let is_lost = report.is_ready && self.sent.is_some();
         if !report.is_ready {
@@ -360,12 +389,17 @@ impl ShellProcess {
         } else {
             self.on_ready(report.turn);
         }
-        ShellEvent::Prompted { working_dir: OsString::from_vec(report.working_dir).into(), ended, is_lost }
+        ShellEvent::Prompted {
+            working_dir: OsString::from_vec(report.working_dir).into(),
+            ended,
+            is_lost,
+        }
     }
 
-    /// Returns whether the command was started before this report. Commands can change the variables that a report consists of, when
-    /// they restore (`declare -p >saved`) or unset all variables. Therefore the command counts as not started only if the report is
-    /// what an unchanged script sends, so that no command runs twice.
+    /// Returns whether the command was started before this report. Commands can change the
+    /// variables that a report consists of, when they restore (`declare -p >saved`) or unset all
+    /// variables. Therefore the command counts as not started only if the report is what an
+    /// unchanged script sends, so that no command runs twice.
     fn has_run(&self, sent: &SentCommand, report: &ShellReport) -> bool {
         report.turn <= sent.turn || report.ended != self.ended
     }
@@ -378,7 +412,9 @@ impl ShellProcess {
                 self.sent = Some(sent);
                 self.silence();
             }
-            Some(SentCommand { frame, deadline, .. }) => self.send(frame, turn, deadline),
+            Some(SentCommand {
+                frame, deadline, ..
+            }) => self.send(frame, turn, deadline),
             None => self.read_startup_files(),
         }
     }
@@ -428,7 +464,16 @@ impl ShellProcess {
 
     /// Passes the output of the command among the last `count` bytes to `sink`.
     pub(super) fn output(&mut self, count: usize, mut sink: impl FnMut(&[u8])) {
-        let Self { marks, buffer, dialect, query, sent, is_muted, startup_files, .. } = self;
+        let Self {
+            marks,
+            buffer,
+            dialect,
+            query,
+            sent,
+            is_muted,
+            startup_files,
+            ..
+        } = self;
         let mut prompted = false;
         marks.feed(&buffer[..count], |piece| match piece {
             MarkPiece::Mark(b"") => {
@@ -436,7 +481,9 @@ impl ShellProcess {
                 *query = (*dialect == ShellDialect::Ash).then(CursorQuery::default);
             }
             MarkPiece::Mark(body) => {
-                *is_muted |= sent.as_ref().is_some_and(|sent| sent.turn.to_string().as_bytes() == body);
+                *is_muted |= sent
+                    .as_ref()
+                    .is_some_and(|sent| sent.turn.to_string().as_bytes() == body);
             }
             MarkPiece::Output(bytes) => {
                 if let Some(query) = query {
@@ -454,7 +501,8 @@ impl ShellProcess {
         }
     }
 
-    /// Handles what looks like the shell's prompt. While a command has the terminal, it is output of the command.
+    /// Handles what looks like the shell's prompt. While a command has the terminal, it is output
+    /// of the command.
     fn on_prompt(&mut self) {
         if self.report.as_ref().is_some_and(|report| report.is_ready) {
             self.is_prompted = true;
@@ -467,7 +515,8 @@ impl ShellProcess {
         } else if self.sent.is_some() && !self.has_terminal() {
             // Output of the command.
         } else if self.channel.is_closed() {
-            // The channel is closed by a program that has replaced the shell, which may print anything.
+            // The channel is closed by a program that has replaced the shell, which may print
+            // anything.
             if self.executable.is_some() && self.executable == executable(self.child.pid()) {
                 self.silence();
             }
@@ -477,7 +526,10 @@ impl ShellProcess {
             self.ask();
         } else if !self.expects_prompt() {
             self.readiness = Readiness::Busy;
-            self.ask_at = Some((Instant::now() + ASK_DELAY * self.asks, Expectation::ForPrompt { looks: 0 }));
+            self.ask_at = Some((
+                Instant::now() + ASK_DELAY * self.asks,
+                Expectation::ForPrompt { looks: 0 },
+            ));
         }
     }
 
@@ -491,7 +543,12 @@ impl ShellProcess {
 
     /// Expects a prompt that may not be visible, as after `PS1=x` or `exec 2>file`.
     fn expect_prompt(&mut self) {
-        self.ask_at = Some((Instant::now() + ASK_DELAY, Expectation::ForPrompt { looks: INTERRUPT_LOOKS }));
+        self.ask_at = Some((
+            Instant::now() + ASK_DELAY,
+            Expectation::ForPrompt {
+                looks: INTERRUPT_LOOKS,
+            },
+        ));
     }
 
     fn expects_prompt(&self) -> bool {
@@ -530,7 +587,10 @@ impl ShellProcess {
                 0 => {}
                 left if left == unread && self.has_terminal() => self.ask(),
                 unread => {
-                    self.ask_at = Some((Instant::now() + UNREAD_DELAY, Expectation::ToBeRead { unread }));
+                    self.ask_at = Some((
+                        Instant::now() + UNREAD_DELAY,
+                        Expectation::ToBeRead { unread },
+                    ));
                 }
             },
         }
@@ -608,11 +668,14 @@ impl ShellProcess {
     }
 
     fn is_ready(&self) -> bool {
-        matches!((self.readiness, &self.startup_files), (Readiness::Ready { .. }, StartupFiles::Read { .. }))
+        matches!(
+            (self.readiness, &self.startup_files),
+            (Readiness::Ready { .. }, StartupFiles::Read { .. })
+        )
     }
 
-    /// Sends a command to a ready shell, with variables for this command only. Processes of the command are those that are not in
-    /// the returned baseline.
+    /// Sends a command to a ready shell, with variables for this command only. Processes of the
+    /// command are those that are not in the returned baseline.
     ///
     /// # Errors
     /// The terminal is closed.
@@ -637,10 +700,18 @@ impl ShellProcess {
 
     fn send(&mut self, frame: CommandScript, turn: u64, deadline: Instant) {
         self.channel.send(frame.encode(&self.name, turn).as_bytes());
-        self.sent = Some(SentCommand { frame, turn, deadline, is_interrupted: false });
+        self.sent = Some(SentCommand {
+            frame,
+            turn,
+            deadline,
+            is_interrupted: false,
+        });
         self.readiness = Readiness::Busy;
         self.is_muted = false;
-        self.ask_at = Some((Instant::now() + UNREAD_DELAY, Expectation::ToBeRead { unread: usize::MAX }));
+        self.ask_at = Some((
+            Instant::now() + UNREAD_DELAY,
+            Expectation::ToBeRead { unread: usize::MAX },
+        ));
         self.query = None;
     }
 
@@ -654,7 +725,11 @@ impl ShellProcess {
     }
 
     fn type_text(&mut self, bytes: &[u8]) {
-        let sent = if self.unsent.is_empty() { self.pty.write_now(bytes) } else { 0 };
+        let sent = if self.unsent.is_empty() {
+            self.pty.write_now(bytes)
+        } else {
+            0
+        };
         self.unsent.extend(&bytes[sent..]);
     }
 
@@ -668,7 +743,8 @@ impl ShellProcess {
         self.channel.is_closed() && self.exited.is_none()
     }
 
-    /// Kills the shell only, and waits at most `timeout`. A shell in uninterruptible I/O is reaped later by the runtime.
+    /// Kills the shell only, and waits at most `timeout`. A shell in uninterruptible I/O is reaped
+    /// later by the runtime.
     pub(super) async fn kill(mut self, timeout: Duration) {
         baseline::send(self.child.pid(), Signal::SIGKILL);
         let _ = tokio::time::timeout(timeout, self.child.child.wait()).await;
@@ -685,7 +761,8 @@ impl ShellProcess {
     }
 }
 
-/// Returns a random name, so that a command does not print a mark by accident. Short, because the shell reads byte by byte.
+/// Returns a random name, so that a command does not print a mark by accident. Short, because the
+/// shell reads byte by byte.
 fn new_name() -> String {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     format!("{:08x}", random & u64::from(u32::MAX))
@@ -708,5 +785,8 @@ async fn silence(ask_at: Option<(Instant, Expectation)>) -> Expectation {
 }
 
 fn exit_code(status: ExitStatus) -> i32 {
-    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .unwrap_or(-1)
 }

@@ -31,12 +31,15 @@ pub(super) enum StartError {
 }
 
 impl StartError {
-    /// Converts it to an observation. Not an HTTP error, because the agent can react to most of them.
+    /// Converts it to an observation. Not an HTTP error, because the agent can react to most of
+    /// them.
     pub(super) fn into_observation(self) -> Observation {
         let id = match &self {
             Self::Stopped => "shell_stopped",
             Self::NoFolder(_) => "no_such_folder",
-            Self::Spawn { .. } | Self::NoPrompt(_) | Self::Ended { .. } | Self::Command(_) => "shell_start",
+            Self::Spawn { .. } | Self::NoPrompt(_) | Self::Ended { .. } | Self::Command(_) => {
+                "shell_start"
+            }
         };
         let advice = self.advice();
         let text = format!("ERROR: {:#}.{advice}", anyhow::Error::new(self));

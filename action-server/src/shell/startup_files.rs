@@ -1,7 +1,9 @@
-//! The start-up files of an interactive shell: the user's `.bashrc` and the system's, or the file of `ENV`.
+//! The start-up files of an interactive shell: the user's `.bashrc` and the system's, or the file
+//! of `ENV`.
 //!
-//! The shell is started without them and then runs a [`command`] that reads them, as if it was typed. So a file that exits, hangs
-//! or replaces the shell is detected like any other command, and a new shell without them takes its place.
+//! The shell is started without them and then runs a [`command`] that reads them, as if it was
+//! typed. So a file that exits, hangs or replaces the shell is detected like any other command, and
+//! a new shell without them takes its place.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,9 +15,11 @@ use super::prompt::{PLAIN_TERMINAL, quote};
 /// Files that distributions make bash read before the user's: Debian, Arch and SUSE, and Alpine.
 const SYSTEM_FILES: [&str; 2] = ["/etc/bash.bashrc", "/etc/bash/bashrc"];
 
-/// Returns the command that reads the files. `None` if there are none. `terminal` is the path of the shell's terminal.
+/// Returns the command that reads the files. `None` if there are none. `terminal` is the path of
+/// the shell's terminal.
 ///
-/// - The files have the terminal as their standard streams. Their own redirections are undone (`exec >file`).
+/// - The files have the terminal as their standard streams. Their own redirections are undone
+///   (`exec >file`).
 /// - `set -e` would end the shell with the first command that fails.
 /// - Programs must not page or draw, and the folder is not for the files to choose.
 /// - The last line is the Python interpreter, which the files may have changed.
@@ -30,7 +34,9 @@ pub(super) fn command(
         ShellDialect::Dash | ShellDialect::Ash => read_env_file(environment)?,
     };
     let terminal = quote(terminal.to_str()?);
-    let exports: String = PLAIN_TERMINAL.map(|(name, value)| format!(" {name}={}", quote(value))).concat();
+    let exports: String = PLAIN_TERMINAL
+        .map(|(name, value)| format!(" {name}={}", quote(value)))
+        .concat();
     let folder = quote(working_dir.to_str()?);
     Some(format!(
         "{{ {read}\n}} <{terminal} >{terminal} 2>&1\n\
@@ -43,9 +49,11 @@ pub(super) fn command(
 fn read_bash_files(environment: &[(OsString, OsString)]) -> Option<String> {
     let home = variable(environment, "HOME").map(|home| Path::new(home).join(".bashrc"));
     let files = SYSTEM_FILES.into_iter().map(PathBuf::from).chain(home);
-    let readable = files.filter(|file| file.is_absolute() && file.is_file() && File::open(file).is_ok());
-    let lines: Vec<String> =
-        readable.filter_map(|file| Some(format!(". {}", quote(file.to_str()?)))).collect();
+    let readable =
+        files.filter(|file| file.is_absolute() && file.is_file() && File::open(file).is_ok());
+    let lines: Vec<String> = readable
+        .filter_map(|file| Some(format!(". {}", quote(file.to_str()?))))
+        .collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
@@ -62,7 +70,11 @@ fn read_env_file(environment: &[(OsString, OsString)]) -> Option<String> {
 }
 
 fn variable<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
-    environment.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.as_os_str())
+    environment
+        .iter()
+        .rev()
+        .find(|(found, _)| found == name)
+        .map(|(_, value)| value.as_os_str())
 }
 
 /// What the shell prints while it reads the files.
@@ -78,7 +90,8 @@ impl StartupOutput {
 
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(bytes);
-        self.tail.drain(..self.tail.len().saturating_sub(Self::MAX_BYTES));
+        self.tail
+            .drain(..self.tail.len().saturating_sub(Self::MAX_BYTES));
     }
 
     /// Returns whether the files have printed anything.

@@ -1,7 +1,8 @@
-//! An interactive shell or a command on its own terminal. The bytes are passed through unchanged; the caller copies them and decides
-//! when to end it.
+//! An interactive shell or a command on its own terminal. The bytes are passed through unchanged;
+//! the caller copies them and decides when to end it.
 //!
-//! Ends when the program exits, or with [`Terminal::kill`], which kills the whole process tree. Dropping it hangs up the terminal.
+//! Ends when the program exits, or with [`Terminal::kill`], which kills the whole process tree.
+//! Dropping it hangs up the terminal.
 
 use std::io;
 use std::path::Path;
@@ -29,7 +30,10 @@ pub(crate) const MAX_TERMINALS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TerminalError {
     #[error("parameter `{name}`: {problem}")]
-    Invalid { name: &'static str, problem: &'static str },
+    Invalid {
+        name: &'static str,
+        problem: &'static str,
+    },
     #[error("cannot start {program} on a terminal: {source}")]
     Spawn { program: String, source: io::Error },
     #[error("{MAX_TERMINALS} terminals are open, which is the maximum")]
@@ -74,10 +78,15 @@ impl Terminal {
             pty.attach(&mut command, [])?;
             Ok((pty, children::spawn(&mut command)?))
         };
-        let (pty, child) = started()
-            .map_err(|source| TerminalError::Spawn { program: shell.path.display().to_string(), source })?;
+        let (pty, child) = started().map_err(|source| TerminalError::Spawn {
+            program: shell.path.display().to_string(),
+            source,
+        })?;
         let tree = Arc::new(ProcessTree::new(child.pid(), mark));
-        Ok(Self { screen: TerminalScreen(pty), program: TerminalProgram { child, tree } })
+        Ok(Self {
+            screen: TerminalScreen(pty),
+            program: TerminalProgram { child, tree },
+        })
     }
 }
 
@@ -87,12 +96,15 @@ fn check(query: &TerminalQuery) -> Result<(), TerminalError> {
     match query {
         TerminalQuery { columns: 0, .. } => refuse("columns", "a terminal has at least one"),
         TerminalQuery { rows: 0, .. } => refuse("rows", "a terminal has at least one"),
-        TerminalQuery { term, .. } if term.len() > MAX_TERM_BYTES || !term.bytes().all(is_name_byte) => {
+        TerminalQuery { term, .. }
+            if term.len() > MAX_TERM_BYTES || !term.bytes().all(is_name_byte) =>
+        {
             refuse("term", "it is not a valid terminal name")
         }
-        TerminalQuery { command: Some(command), .. } if command.contains('\0') => {
-            refuse("command", "it contains a NUL byte")
-        }
+        TerminalQuery {
+            command: Some(command),
+            ..
+        } if command.contains('\0') => refuse("command", "it contains a NUL byte"),
         _ => Ok(()),
     }
 }
@@ -118,7 +130,11 @@ impl TerminalScreen {
 
     /// Like [`Pty::resize`], but ignores an empty size.
     pub(crate) fn resize(&self, columns: u16, rows: u16) -> io::Result<()> {
-        if columns == 0 || rows == 0 { Ok(()) } else { self.0.resize(columns, rows) }
+        if columns == 0 || rows == 0 {
+            Ok(())
+        } else {
+            self.0.resize(columns, rows)
+        }
     }
 }
 

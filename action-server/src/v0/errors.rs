@@ -9,10 +9,14 @@ use crate::api::error::ErrorDetail;
 
 /// Converts any error response, including those from before the handlers.
 pub(crate) fn into_v0_error(response: Response) -> Response {
-    let Some(ErrorDetail { detail }) = response.extensions().get() else { return response };
+    let Some(ErrorDetail { detail }) = response.extensions().get() else {
+        return response;
+    };
     let status = response.status();
     let body = match status {
-        StatusCode::UNPROCESSABLE_ENTITY => json!({"detail": "Invalid request parameters", "errors": detail}),
+        StatusCode::UNPROCESSABLE_ENTITY => {
+            json!({"detail": "Invalid request parameters", "errors": detail})
+        }
         _ => json!({"detail": detail}),
     };
     (status, Json(body)).into_response()

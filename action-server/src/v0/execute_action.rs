@@ -1,4 +1,5 @@
-//! `POST /execute_action`: applies V0's rules for commands, then executes the action as the native API does.
+//! `POST /execute_action`: applies V0's rules for commands, then executes the action as the native
+//! API does.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -53,5 +54,7 @@ fn missing_plugin(kind: &str) -> String {
         "call_tool_mcp" => "mcp",
         _ => return format!("The action `{kind}` is not one that a sandbox performs."),
     };
-    format!("The action `{kind}` needs the plugin `{plugin}`, which this action server does not have.")
+    format!(
+        "The action `{kind}` needs the plugin `{plugin}`, which this action server does not have."
+    )
 }

@@ -1,9 +1,9 @@
-//! The first process of `action-server v0`: removes the key from the environment, becomes the requested user, and executes
-//! the program again.
+//! The first process of `action-server v0`: removes the key from the environment, becomes the
+//! requested user, and executes the program again.
 //!
-//! Others can read the initial environment of a process while it runs, even after the process has changed its copy. Only `exec`
-//! replaces it. The key is passed through a pipe, as standard input. The pid does not change, so that the parent process still
-//! knows it.
+//! Others can read the initial environment of a process while it runs, even after the process has
+//! changed its copy. Only `exec` replaces it. The key is passed through a pipe, as standard input.
+//! The pid does not change, so that the parent process still knows it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -26,13 +26,25 @@ const KEY_VARIABLE: &str = "SESSION_API_KEY";
 /// Returns only on an error.
 pub(crate) fn run(config: &LaunchConfig) -> anyhow::Result<ExitCode> {
     let key = std::env::var_os(KEY_VARIABLE).filter(|key| !key.is_empty());
-    let key = key.as_deref().map(OsStr::as_bytes).map(ServerKey::from_line);
-    let key = key.transpose().with_context(|| format!("cannot read {KEY_VARIABLE}"))?;
+    let key = key
+        .as_deref()
+        .map(OsStr::as_bytes)
+        .map(ServerKey::from_line);
+    let key = key
+        .transpose()
+        .with_context(|| format!("cannot read {KEY_VARIABLE}"))?;
     if key.is_none() && !config.address.ip().is_loopback() {
-        bail!("listening on {} requires a key: set {KEY_VARIABLE}", config.address.ip());
+        bail!(
+            "listening on {} requires a key: set {KEY_VARIABLE}",
+            config.address.ip()
+        );
     }
     let mut command = this_program::command();
-    command.args(config::arguments_with(&[if key.is_some() { "--key-stdin" } else { "--without-key" }]));
+    command.args(config::arguments_with(&[if key.is_some() {
+        "--key-stdin"
+    } else {
+        "--without-key"
+    }]));
     command.env_remove(KEY_VARIABLE);
     if let Some(user) = user::requested(config)? {
         user::prepare(&user, &config.working_dir)?;

@@ -14,8 +14,8 @@ use crate::api::extract::JsonBody;
 /// Maximum number of names; a folder can have millions.
 const MAX_NAMES: usize = 100_000;
 
-/// Lists `{"path"?}`, relative to the working directory, which is the default. Folders come first, with a trailing `/`. A folder
-/// that cannot be read is empty.
+/// Lists `{"path"?}`, relative to the working directory, which is the default. Folders come first,
+/// with a trailing `/`. A folder that cannot be read is empty.
 pub(super) async fn list_files(
     State(v0): State<V0>,
     JsonBody(body): JsonBody,
@@ -26,14 +26,20 @@ pub(super) async fn list_files(
     let folder = match body.get("path") {
         None | Some(Value::Null) => v0.working_dir().to_owned(),
         Some(Value::String(path)) => v0.executor().files.absolute(path, v0.working_dir()),
-        Some(_) => return Err(ApiError::Malformed("field `path`: expected a string".into())),
+        Some(_) => {
+            return Err(ApiError::Malformed(
+                "field `path`: expected a string".into(),
+            ));
+        }
     };
     let names = tokio::task::spawn_blocking(move || names_in(folder)).await;
     Ok(Json(names.map_err(|_| ApiError::Failed)?))
 }
 
 fn names_in(folder: PathBuf) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for entry in entries.filter_map(Result::ok).take(MAX_NAMES) {
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -1,7 +1,7 @@
 //! The API of OpenHands V0: its routes, its error format, its rules for commands.
 //!
-//! It translates requests for the executor of the native API. It is only served if the program was started as `action-server v0`
-//! (see [`launch`]).
+//! It translates requests for the executor of the native API. It is only served if the program was
+//! started as `action-server v0` (see [`launch`]).
 
 mod archive;
 mod download;
@@ -94,7 +94,11 @@ impl V0 {
 
     /// Returns the uptime and the idle time.
     fn times(&self) -> (Duration, Duration) {
-        let last = *self.0.last_action.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *self
+            .0
+            .last_action
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         (self.0.started.elapsed(), last.elapsed())
     }
 
@@ -105,7 +109,11 @@ impl V0 {
     }
 
     fn touch(&self) {
-        *self.0.last_action.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *self
+            .0
+            .last_action
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Waits for a permit. Never `None`, because the semaphore is not closed.

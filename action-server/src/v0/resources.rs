@@ -12,7 +12,8 @@ use serde::Serialize;
 /// The kernel's unit for disk I/O.
 const BLOCK_BYTES: u64 = 512;
 
-/// Sizes are in bytes, percentages are between 0 and 100. The CPU percentage is relative to one core.
+/// Sizes are in bytes, percentages are between 0 and 100. The CPU percentage is relative to one
+/// core.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Resources {
     cpu_percent: f64,
@@ -53,47 +54,77 @@ pub(super) struct ResourceMeter {
 impl ResourceMeter {
     /// The first reading covers the time since this call.
     pub(super) fn new() -> Self {
-        Self { last: Mutex::new((Instant::now(), processor_time())) }
+        Self {
+            last: Mutex::new((Instant::now(), processor_time())),
+        }
     }
 
     /// Blocks on the file system.
     pub(super) fn read(&self) -> Resources {
-        Resources { cpu_percent: self.load(), memory: memory(), disk: disk().unwrap_or_default(), io: io() }
+        Resources {
+            cpu_percent: self.load(),
+            memory: memory(),
+            disk: disk().unwrap_or_default(),
+            io: io(),
+        }
     }
 
     fn load(&self) -> f64 {
         let now = (Instant::now(), processor_time());
-        let last = std::mem::replace(&mut *self.last.lock().unwrap_or_else(PoisonError::into_inner), now);
+        let last = std::mem::replace(
+            &mut *self.last.lock().unwrap_or_else(PoisonError::into_inner),
+            now,
+        );
         let passed = now.0.duration_since(last.0).as_secs_f64();
         let used = now.1.saturating_sub(last.1).as_secs_f64();
-        if passed > 0.0 { rounded(used / passed * 100.0) } else { 0.0 }
+        if passed > 0.0 {
+            rounded(used / passed * 100.0)
+        } else {
+            0.0
+        }
     }
 }
 
 /// Does not use `/proc/self`, parts of which are not readable for a process that is not dumpable.
 fn processor_time() -> Duration {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return Duration::ZERO;
+    };
     let microseconds = (usage.user_time() + usage.system_time()).num_microseconds();
     Duration::from_micros(u64::try_from(microseconds).unwrap_or_default())
 }
 
 fn io() -> IoUsage {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return IoUsage::default() };
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
+        return IoUsage::default();
+    };
     let bytes = |blocks| u64::try_from(blocks).unwrap_or_default() * BLOCK_BYTES;
-    IoUsage { read_bytes: bytes(usage.block_reads()), write_bytes: bytes(usage.block_writes()) }
+    IoUsage {
+        read_bytes: bytes(usage.block_reads()),
+        write_bytes: bytes(usage.block_writes()),
+    }
 }
 
 fn memory() -> MemoryUsage {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let machine = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let (rss, vms) = (kibibytes(&status, "VmRSS:"), kibibytes(&status, "VmSize:"));
-    MemoryUsage { rss, vms, percent: percent(rss, kibibytes(&machine, "MemTotal:")) }
+    MemoryUsage {
+        rss,
+        vms,
+        percent: percent(rss, kibibytes(&machine, "MemTotal:")),
+    }
 }
 
 /// Parses a line like `VmRSS:      1234 kB`, and returns bytes.
 fn kibibytes(text: &str, name: &str) -> u64 {
-    let value =
-        text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok());
+    let value = text.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .split_whitespace()
+            .next()?
+            .parse()
+            .ok()
+    });
     value.unwrap_or(0_u64) * 1024
 }
 
@@ -112,7 +143,11 @@ fn disk() -> Option<DiskUsage> {
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { rounded(part as f64 / whole as f64 * 100.0) }
+    if whole == 0 {
+        0.0
+    } else {
+        rounded(part as f64 / whole as f64 * 100.0)
+    }
 }
 
 fn rounded(percent: f64) -> f64 {
@@ -130,15 +165,29 @@ mod tests {
         while started.elapsed() < Duration::from_millis(100) {
             std::hint::spin_loop();
         }
-        let Resources { cpu_percent, memory, disk, .. } = meter.read();
+        let Resources {
+            cpu_percent,
+            memory,
+            disk,
+            ..
+        } = meter.read();
         assert!(cpu_percent > 10.0, "{cpu_percent}");
-        assert!(memory.rss > 1 << 20 && memory.vms > memory.rss && memory.percent < 100.0, "{memory:?}");
-        assert!(disk.total >= disk.used + disk.free && disk.percent <= 100.0 && disk.total > 0, "{disk:?}");
+        assert!(
+            memory.rss > 1 << 20 && memory.vms > memory.rss && memory.percent < 100.0,
+            "{memory:?}"
+        );
+        assert!(
+            disk.total >= disk.used + disk.free && disk.percent <= 100.0 && disk.total > 0,
+            "{disk:?}"
+        );
     }
 
     #[test]
     fn proc_lines_are_parsed() {
-        assert_eq!(kibibytes("Name:\tx\nVmRSS:\t    12 kB\n", "VmRSS:"), 12 << 10);
+        assert_eq!(
+            kibibytes("Name:\tx\nVmRSS:\t    12 kB\n", "VmRSS:"),
+            12 << 10
+        );
         assert_eq!(kibibytes("VmRSS:\n", "VmRSS:"), 0);
         assert_eq!((percent(1, 3), percent(1, 0)), (33.3, 0.0));
     }

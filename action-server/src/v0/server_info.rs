@@ -21,6 +21,12 @@ pub(super) async fn server_info(State(v0): State<V0>) -> Result<Json<ServerInfo>
     let (uptime, idle_time) = v0.times();
     let meter = v0.meter();
     // Blocking, because a network file system may be slow to report its usage.
-    let resources = tokio::task::spawn_blocking(move || meter.read()).await.map_err(|_| ApiError::Failed)?;
-    Ok(Json(ServerInfo { uptime: uptime.as_secs_f64(), idle_time: idle_time.as_secs_f64(), resources }))
+    let resources = tokio::task::spawn_blocking(move || meter.read())
+        .await
+        .map_err(|_| ApiError::Failed)?;
+    Ok(Json(ServerInfo {
+        uptime: uptime.as_secs_f64(),
+        idle_time: idle_time.as_secs_f64(),
+        resources,
+    }))
 }

@@ -18,12 +18,20 @@ pub(crate) enum TransferError {
     #[error("path not found: {}", .0.display())]
     NotFound(PathBuf),
     #[error("cannot {operation} {}: {source}", path.display())]
-    Io { operation: &'static str, path: PathBuf, source: io::Error },
+    Io {
+        operation: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
 }
 
 impl TransferError {
     pub(super) fn io(operation: &'static str, path: &Path, source: io::Error) -> Self {
-        Self::Io { operation, path: path.to_owned(), source }
+        Self::Io {
+            operation,
+            path: path.to_owned(),
+            source,
+        }
     }
 }
 

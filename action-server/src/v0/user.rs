@@ -1,5 +1,6 @@
-//! The user that V0's clients request by name and number, whether the image has an account for it or not. The whole server
-//! changes to this user permanently. Does not use the name services of the C library, which a static binary cannot use.
+//! The user that V0's clients request by name and number, whether the image has an account for it
+//! or not. The whole server changes to this user permanently. Does not use the name services of the
+//! C library, which a static binary cannot use.
 
 use std::ffi::OsString;
 use std::fs;
@@ -23,12 +24,22 @@ pub(super) struct LaunchUser {
 /// Returns the requested user. `None` if no change is requested or possible.
 pub(super) fn requested(config: &LaunchConfig) -> anyhow::Result<Option<LaunchUser>> {
     let accounts = fs::read("/etc/passwd").unwrap_or_default();
-    let user = find(config.username.as_deref(), config.user_id, &String::from_utf8_lossy(&accounts))?;
-    let Some(user) = user.filter(|user| user.uid != geteuid().as_raw()) else { return Ok(None) };
+    let user = find(
+        config.username.as_deref(),
+        config.user_id,
+        &String::from_utf8_lossy(&accounts),
+    )?;
+    let Some(user) = user.filter(|user| user.uid != geteuid().as_raw()) else {
+        return Ok(None);
+    };
     if geteuid().is_root() {
         return Ok(Some(user));
     }
-    eprintln!("action-server: not started as root, so it runs as user {} and not {}", geteuid(), user.uid);
+    eprintln!(
+        "action-server: not started as root, so it runs as user {} and not {}",
+        geteuid(),
+        user.uid
+    );
     Ok(None)
 }
 
@@ -46,8 +57,15 @@ fn find(name: Option<&str>, id: Option<u32>, accounts: &str) -> anyhow::Result<O
         }
         (None, Some(id), name) => {
             let name = name.filter(|name| is_name(name)).map(str::to_owned);
-            let home = name.as_ref().map_or("/".into(), |name| Path::new("/home").join(name));
-            Ok(Some(LaunchUser { name, uid: id, gid: id, home }))
+            let home = name
+                .as_ref()
+                .map_or("/".into(), |name| Path::new("/home").join(name));
+            Ok(Some(LaunchUser {
+                name,
+                uid: id,
+                gid: id,
+                home,
+            }))
         }
     }
 }
@@ -57,18 +75,30 @@ fn account(line: &str) -> Option<LaunchUser> {
     let mut fields = line.split(':');
     let name = fields.next()?.to_owned();
     let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
-    Some(LaunchUser { name: Some(name), uid, gid, home: fields.nth(1)?.into() })
+    Some(LaunchUser {
+        name: Some(name),
+        uid,
+        gid,
+        home: fields.nth(1)?.into(),
+    })
 }
 
 fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
-/// Creates the working directory and the home folder, which requires root. The working directory is given to the user even if it
-/// exists, but not an existing home folder.
+/// Creates the working directory and the home folder, which requires root. The working directory is
+/// given to the user even if it exists, but not an existing home folder.
 pub(super) fn prepare(user: &LaunchUser, working_dir: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(working_dir)
-        .with_context(|| format!("cannot create the working directory {}", working_dir.display()))?;
+    fs::create_dir_all(working_dir).with_context(|| {
+        format!(
+            "cannot create the working directory {}",
+            working_dir.display()
+        )
+    })?;
     change_owner(working_dir, user)?;
     if !user.home.exists() && fs::create_dir_all(&user.home).is_ok() {
         change_owner(&user.home, user)?;
@@ -77,14 +107,20 @@ pub(super) fn prepare(user: &LaunchUser, working_dir: &Path) -> anyhow::Result<(
 }
 
 fn change_owner(folder: &Path, user: &LaunchUser) -> anyhow::Result<()> {
-    chown(folder, Some(user.uid), Some(user.gid))
-        .with_context(|| format!("cannot change the owner of {} to user {}", folder.display(), user.uid))
+    chown(folder, Some(user.uid), Some(user.gid)).with_context(|| {
+        format!(
+            "cannot change the owner of {} to user {}",
+            folder.display(),
+            user.uid
+        )
+    })
 }
 
 /// Changes the user of this process. This cannot be undone.
 pub(super) fn become_user(user: &LaunchUser) -> anyhow::Result<()> {
     setgroups(&[Gid::from_raw(user.gid)]).context("cannot leave the groups of root")?;
-    setgid(Gid::from_raw(user.gid)).with_context(|| format!("cannot change to group {}", user.gid))?;
+    setgid(Gid::from_raw(user.gid))
+        .with_context(|| format!("cannot change to group {}", user.gid))?;
     setuid(Uid::from_raw(user.uid)).with_context(|| format!("cannot change to user {}", user.uid))
 }
 
@@ -103,18 +139,33 @@ impl LaunchUser {
 mod tests {
     use super::*;
 
-    const ACCOUNTS: &str = "root:x:0:0:root:/root:/bin/sh\nbroken\nagent:x:1000:100::/home/a:/bin/bash\n";
+    const ACCOUNTS: &str =
+        "root:x:0:0:root:/root:/bin/sh\nbroken\nagent:x:1000:100::/home/a:/bin/bash\n";
 
     fn user(name: &str, uid: u32, gid: u32, home: &str) -> Option<LaunchUser> {
-        Some(LaunchUser { name: Some(name.into()), uid, gid, home: home.into() })
+        Some(LaunchUser {
+            name: Some(name.into()),
+            uid,
+            gid,
+            home: home.into(),
+        })
     }
 
     #[test]
     fn number_takes_precedence_over_the_name() {
         let found = |name, id| find(name, id, ACCOUNTS).ok().flatten();
-        assert_eq!(found(Some("openhands"), Some(1000)), user("agent", 1000, 100, "/home/a"));
-        assert_eq!(found(Some("agent"), None), user("agent", 1000, 100, "/home/a"));
-        assert_eq!(found(Some("openhands"), Some(77)), user("openhands", 77, 77, "/home/openhands"));
+        assert_eq!(
+            found(Some("openhands"), Some(1000)),
+            user("agent", 1000, 100, "/home/a")
+        );
+        assert_eq!(
+            found(Some("agent"), None),
+            user("agent", 1000, 100, "/home/a")
+        );
+        assert_eq!(
+            found(Some("openhands"), Some(77)),
+            user("openhands", 77, 77, "/home/openhands")
+        );
         assert_eq!(found(Some("../x"), Some(77)).unwrap().home, Path::new("/"));
         assert_eq!(found(None, None), None);
         assert!(find(Some("nobody-knows"), None, ACCOUNTS).is_err());

@@ -1,4 +1,5 @@
-//! One HTTP/2 connection carries all requests concurrently, and unread streams do not block the others.
+//! One HTTP/2 connection carries all requests concurrently, and unread streams do not block the
+//! others.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -43,10 +44,18 @@ fn stalled(bytes: usize) -> BoxBody<Bytes, Infallible> {
 }
 
 async fn is_alive(client: &mut Http2Client) {
-    let request = Request::get("http://sandbox/alive").body(complete_body("")).unwrap();
+    let request = Request::get("http://sandbox/alive")
+        .body(complete_body(""))
+        .unwrap();
     let answered = tokio::time::timeout(Duration::from_secs(5), client.send_request(request)).await;
-    let body = answered.expect("unread streams block the request").unwrap().into_body();
-    assert_eq!(body.collect().await.unwrap().to_bytes(), r#"{"status":"ok"}"#);
+    let body = answered
+        .expect("unread streams block the request")
+        .unwrap()
+        .into_body();
+    assert_eq!(
+        body.collect().await.unwrap().to_bytes(),
+        r#"{"status":"ok"}"#
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,8 +67,14 @@ async fn server_responds_while_fifty_streams_stall_each_way() {
     let read = json!({"action": "read", "args": {"path": "big"}}).to_string();
     for number in 0..50 {
         let uri = format!("http://sandbox/v1/actions/down{number}");
-        let response =
-            client.send_request(Request::post(uri).body(complete_body(read.clone())).unwrap()).await.unwrap();
+        let response = client
+            .send_request(
+                Request::post(uri)
+                    .body(complete_body(read.clone()))
+                    .unwrap(),
+            )
+            .await
+            .unwrap();
         assert_eq!(response.status(), 200);
         unread.push(response);
     }
@@ -72,7 +87,14 @@ async fn server_responds_while_fifty_streams_stall_each_way() {
     for _ in 0..10 {
         is_alive(&mut client).await;
     }
-    let body = unread.pop().unwrap().into_body().collect().await.unwrap().to_bytes();
+    let body = unread
+        .pop()
+        .unwrap()
+        .into_body()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
     assert!(body.len() > 4 << 20);
 }
 
@@ -89,14 +111,24 @@ async fn request_is_refused_when_there_are_too_many_streams() {
     is_alive(&mut client).await;
     // The requests above were sent before this one, but may be handled later.
     loop {
-        let request = Request::get("http://sandbox/v1/info").body(complete_body("")).unwrap();
-        match client.send_request(request).await.unwrap().status().as_u16() {
+        let request = Request::get("http://sandbox/v1/info")
+            .body(complete_body(""))
+            .unwrap();
+        match client
+            .send_request(request)
+            .await
+            .unwrap()
+            .status()
+            .as_u16()
+        {
             429 => break,
             status => assert_eq!(status, 200),
         }
     }
     // A cancel must work although all streams are in use.
-    let cancel = Request::delete("http://sandbox/v1/actions/a0").body(complete_body("")).unwrap();
+    let cancel = Request::delete("http://sandbox/v1/actions/a0")
+        .body(complete_body(""))
+        .unwrap();
     assert_eq!(client.send_request(cancel).await.unwrap().status(), 404);
 }
 
@@ -104,11 +136,25 @@ async fn request_is_refused_when_there_are_too_many_streams() {
 async fn socket_serves_http_1_and_http_2() {
     let server = TestServer::start();
     let info: ServerInfo =
-        serde_json::from_value(server.send(hyper::Method::GET, "/v1/info", "").await.json()).unwrap();
-    assert_eq!(info.working_dir, server.dir.path().canonicalize().unwrap().to_str().unwrap());
+        serde_json::from_value(server.send(hyper::Method::GET, "/v1/info", "").await.json())
+            .unwrap();
+    assert_eq!(
+        info.working_dir,
+        server.dir.path().canonicalize().unwrap().to_str().unwrap()
+    );
     let mut client = connect(&server).await;
-    let request = Request::get("http://sandbox/v1/info").body(complete_body("")).unwrap();
-    let body = client.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes();
+    let request = Request::get("http://sandbox/v1/info")
+        .body(complete_body(""))
+        .unwrap();
+    let body = client
+        .send_request(request)
+        .await
+        .unwrap()
+        .into_body()
+        .collect()
+        .await
+        .unwrap()
+        .to_bytes();
     assert_eq!(serde_json::from_slice::<ServerInfo>(&body).unwrap(), info);
 }
 
@@ -119,7 +165,8 @@ async fn server_responds_after_a_thousand_broken_connections() {
     let mut host = connect(&server).await;
     is_alive(&mut host).await;
     let info = || {
-        let request = Request::get("http://sandbox/v1/info").header(protocol::sandbox_api::KEY_HEADER, "k");
+        let request =
+            Request::get("http://sandbox/v1/info").header(protocol::sandbox_api::KEY_HEADER, "k");
         request.body(complete_body("")).unwrap()
     };
     assert_eq!(host.send_request(info()).await.unwrap().status(), 200);

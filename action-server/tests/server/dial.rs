@@ -18,13 +18,29 @@ impl DialProcess {
     /// Dials the server, whose socket the supervisor's process listens on.
     fn to(server: &TestServer) -> Self {
         let mut dial = program();
-        dial.args(["dial", "--server-pid", &server.pid().to_string(), "--socket"]).arg(server.socket());
-        Self(dial.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
+        dial.args([
+            "dial",
+            "--server-pid",
+            &server.pid().to_string(),
+            "--socket",
+        ])
+        .arg(server.socket());
+        Self(
+            dial.stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     fn read_greeting(&mut self) {
         let mut greeting = vec![0; DIAL_GREETING.len()];
-        self.0.stdout.as_mut().unwrap().read_exact(&mut greeting).unwrap();
+        self.0
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut greeting)
+            .unwrap();
         assert_eq!(greeting, DIAL_GREETING);
     }
 }
@@ -42,8 +58,10 @@ fn dial_forwards_a_response_after_the_end_of_input() {
     let mut dial = DialProcess::to(&server);
     dial.read_greeting();
     let mut input = dial.0.stdin.take().unwrap();
-    let body =
-        format!(r#"{{"action":"run","args":{{"command":"true","thought":"{}"}}}}"#, "x".repeat(300_000));
+    let body = format!(
+        r#"{{"action":"run","args":{{"command":"true","thought":"{}"}}}}"#,
+        "x".repeat(300_000)
+    );
     let head = format!(
         "POST /v1/actions/a HTTP/1.1\r\nhost: s\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()
@@ -51,9 +69,22 @@ fn dial_forwards_a_response_after_the_end_of_input() {
     input.write_all(head.as_bytes()).unwrap();
     input.write_all(body.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    dial.0.stdout.take().unwrap().read_to_end(&mut answer).unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 200 OK\r\n"), "{}", String::from_utf8_lossy(&answer));
-    assert!(answer.ends_with(br#""success":true}"#), "{}", String::from_utf8_lossy(&answer));
+    dial.0
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_end(&mut answer)
+        .unwrap();
+    assert!(
+        answer.starts_with(b"HTTP/1.1 200 OK\r\n"),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
+    assert!(
+        answer.ends_with(br#""success":true}"#),
+        "{}",
+        String::from_utf8_lossy(&answer)
+    );
     assert!(dial.0.wait().unwrap().success());
 }
 
@@ -64,8 +95,14 @@ fn dial_exits_soon_after_the_end_of_input() {
     dial.read_greeting();
     let closed = Instant::now();
     drop(dial.0.stdin.take());
-    wait_until("the dial has exited", || dial.0.try_wait().unwrap().is_some());
-    assert!(closed.elapsed() < Duration::from_millis(2_500), "{:?}", closed.elapsed());
+    wait_until("the dial has exited", || {
+        dial.0.try_wait().unwrap().is_some()
+    });
+    assert!(
+        closed.elapsed() < Duration::from_millis(2_500),
+        "{:?}",
+        closed.elapsed()
+    );
 }
 
 #[test]
@@ -75,14 +112,20 @@ fn dial_exits_when_its_socket_closes() {
         let mut dial = DialProcess::to(&server);
         dial.read_greeting();
         kill(server.pid(), signal).unwrap();
-        wait_until("the dial has exited", || dial.0.try_wait().unwrap().is_some());
+        wait_until("the dial has exited", || {
+            dial.0.try_wait().unwrap().is_some()
+        });
         assert!(dial.0.wait().unwrap().success());
     }
 }
 
 #[test]
 fn dial_prints_only_an_error_when_there_is_no_server() {
-    let output = program().args(["dial", "--socket", "/nowhere/s"]).stdin(Stdio::null()).output().unwrap();
+    let output = program()
+        .args(["dial", "--socket", "/nowhere/s"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"");
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -97,7 +140,8 @@ fn dial_prints_only_an_error_when_there_is_no_server() {
 fn dial_sends_nothing_when_another_process_listens() {
     let server = TestServer::start();
     std::fs::rename(server.socket(), server.file("run/moved")).unwrap();
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
+    let children =
+        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
     let stopped = Pid::from_raw(children.trim().parse().unwrap());
     kill(stopped, Signal::SIGSTOP).unwrap();
     let fake = UnixListener::bind(server.socket()).unwrap();
@@ -105,10 +149,23 @@ fn dial_sends_nothing_when_another_process_listens() {
 
     let mut dial = DialProcess::to(&server);
     // It may have exited before.
-    let _ = dial.0.stdin.take().unwrap().write_all(b"x-session-api-key: secret\n");
+    let _ = dial
+        .0
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"x-session-api-key: secret\n");
     let mut output = Vec::new();
-    dial.0.stdout.take().unwrap().read_to_end(&mut output).unwrap();
-    assert_eq!((dial.0.wait().unwrap().code(), &*output), (Some(1), &b""[..]));
+    dial.0
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_end(&mut output)
+        .unwrap();
+    assert_eq!(
+        (dial.0.wait().unwrap().code(), &*output),
+        (Some(1), &b""[..])
+    );
     let (mut taken, _) = fake.accept().unwrap();
     let mut received = Vec::new();
     taken.set_nonblocking(false).unwrap();

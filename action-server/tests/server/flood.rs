@@ -1,5 +1,5 @@
-//! Unauthenticated connections do not keep authenticated clients out, on any listener. An early response reaches a client that
-//! is still sending.
+//! Unauthenticated connections do not keep authenticated clients out, on any listener. An early
+//! response reaches a client that is still sending.
 
 use std::io::{Read as _, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -32,7 +32,8 @@ trait ByteStream: std::io::Read + Write {}
 
 impl<S: std::io::Read + Write> ByteStream for S {}
 
-/// Floods the listener with each kind of half request, and checks meanwhile that `request` is answered.
+/// Floods the listener with each kind of half request, and checks meanwhile that `request` is
+/// answered.
 fn assert_served_during_floods(connect: impl Fn() -> Box<dyn ByteStream>, request: &str) {
     for half_request in HALF_REQUESTS {
         let mut flood = Vec::new();
@@ -44,7 +45,10 @@ fn assert_served_during_floods(connect: impl Fn() -> Box<dyn ByteStream>, reques
             if number % 150 == 149 {
                 let requested = Instant::now();
                 let answer = ask(&mut *connect(), request);
-                assert!(answer.starts_with("HTTP/1.1 200"), "{half_request:?}: {answer}");
+                assert!(
+                    answer.starts_with("HTTP/1.1 200"),
+                    "{half_request:?}: {answer}"
+                );
                 assert!(
                     requested.elapsed() < RESPONSE_TIMEOUT,
                     "{:?}: {:?}",
@@ -76,7 +80,9 @@ fn tcp(port: u16) -> Box<dyn ByteStream> {
 }
 
 fn get(path: &str, key: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{KEY_HEADER}: {key}\r\n\r\n")
+    format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{KEY_HEADER}: {key}\r\n\r\n"
+    )
 }
 
 /// Returns a command as V0's clients send it.
@@ -112,10 +118,25 @@ fn client_is_served_during_a_flood_of_a_unix_socket() {
 fn client_is_served_during_a_flood_of_a_tcp_socket() {
     let port = free_port();
     let mut command = program();
-    command.args(["serve", "--key-stdin", "--working-dir", "/", "--listen", &port.to_string()]);
+    command.args([
+        "serve",
+        "--key-stdin",
+        "--working-dir",
+        "/",
+        "--listen",
+        &port.to_string(),
+    ]);
     let mut server = TcpServer(command.stdin(Stdio::piped()).spawn().unwrap());
-    server.0.stdin.take().unwrap().write_all(format!("{KEY}\n").as_bytes()).unwrap();
-    wait_until("the server listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+    server
+        .0
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(format!("{KEY}\n").as_bytes())
+        .unwrap();
+    wait_until("the server listens", || {
+        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+    });
     assert_served_during_floods(|| tcp(port), &get("/v1/info", KEY));
 }
 
@@ -136,7 +157,9 @@ fn client_is_served_during_a_flood_of_v0_without_a_key() {
 fn silent_connection_is_closed_after_the_timeout() {
     let server = TestServer::start_with_key(KEY);
     let mut silent = UnixStream::connect(server.socket()).unwrap();
-    silent.set_read_timeout(Some(Duration::from_secs(40))).unwrap();
+    silent
+        .set_read_timeout(Some(Duration::from_secs(40)))
+        .unwrap();
     assert_eq!(silent.read(&mut [0]).unwrap(), 0);
 }
 
@@ -147,22 +170,43 @@ fn client_receives_an_early_refusal_while_it_still_sends() {
     let sandbox = V0Sandbox::start_with(&[], Some(KEY));
     let body = vec![b'x'; 8 << 20];
     for (connect, path, key, status) in [
-        (&(|| unix(&server)) as &dyn Fn() -> Box<dyn ByteStream>, "/v1/files?path=/a", "wrong", "403"),
-        (&|| unix(&server), "/v1/files/tree?path=/proc/1/fd", KEY, "4"),
+        (
+            &(|| unix(&server)) as &dyn Fn() -> Box<dyn ByteStream>,
+            "/v1/files?path=/a",
+            "wrong",
+            "403",
+        ),
+        (
+            &|| unix(&server),
+            "/v1/files/tree?path=/proc/1/fd",
+            KEY,
+            "4",
+        ),
         (&|| tcp(sandbox.port()), "/upload_file", "wrong", "403"),
         (&|| tcp(sandbox.port()), "/nowhere", KEY, "404"),
     ] {
         let mut stream = connect();
-        let method = if path == "/upload_file" { "POST" } else { "PUT" };
+        let method = if path == "/upload_file" {
+            "POST"
+        } else {
+            "PUT"
+        };
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: localhost\r\n{KEY_HEADER}: {key}\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         stream.write_all(head.as_bytes()).unwrap();
-        stream.write_all(&body).unwrap_or_else(|error| panic!("{path}: {error}"));
+        stream
+            .write_all(&body)
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
         let mut answer = [0; 12];
-        stream.read_exact(&mut answer).unwrap_or_else(|error| panic!("{path}: {error}"));
+        stream
+            .read_exact(&mut answer)
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
         let answer = String::from_utf8_lossy(&answer);
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{path}: {answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{path}: {answer}"
+        );
     }
 }

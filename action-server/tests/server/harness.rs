@@ -49,8 +49,8 @@ impl TestServer {
         Self::start_with_stderr(dir, key, more, Stdio::null())
     }
 
-    /// Starts a server whose log goes to `stderr`: a file or nothing, never a stream of this process, which a server that
-    /// outlived its test would keep open.
+    /// Starts a server whose log goes to `stderr`: a file or nothing, never a stream of this
+    /// process, which a server that outlived its test would keep open.
     pub(crate) fn start_with_stderr(
         dir: TempDir,
         key: Option<&'static str>,
@@ -58,19 +58,35 @@ impl TestServer {
         stderr: Stdio,
     ) -> Self {
         let mut command = program();
-        command.arg("serve").arg("--socket").arg(socket_in(dir.path())).arg("--working-dir").arg(dir.path());
+        command
+            .arg("serve")
+            .arg("--socket")
+            .arg(socket_in(dir.path()))
+            .arg("--working-dir")
+            .arg(dir.path());
         // The start-up files of the tester must not change the result of a test.
         command.env("HOME", dir.path());
-        command.args(more).stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+        command
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(stderr);
         if key.is_some() {
             command.arg("--key-stdin").stdin(Stdio::piped());
         }
         let mut child = command.spawn().unwrap();
         if let Some(key) = key {
-            child.stdin.take().unwrap().write_all(format!("{key}\n").as_bytes()).unwrap();
+            child
+                .stdin
+                .take()
+                .unwrap()
+                .write_all(format!("{key}\n").as_bytes())
+                .unwrap();
         }
         let server = Self { child, dir, key };
-        wait_until("the server listens", || StdUnixStream::connect(server.socket()).is_ok());
+        wait_until("the server listens", || {
+            StdUnixStream::connect(server.socket()).is_ok()
+        });
         // The supervisor listens before the server starts.
         let children = format!("/proc/{0}/task/{0}/children", server.pid());
         wait_until("the server has started", || {
@@ -92,11 +108,14 @@ impl TestServer {
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        wait_until("the server has exited", || self.child.try_wait().unwrap().is_some());
+        wait_until("the server has exited", || {
+            self.child.try_wait().unwrap().is_some()
+        });
         self.child.wait().unwrap()
     }
 
-    /// Creates a named pipe in the working directory. A command that reads it waits until the test writes to it.
+    /// Creates a named pipe in the working directory. A command that reads it waits until the test
+    /// writes to it.
     pub(crate) fn gate(&self, name: &str) -> PathBuf {
         nix::unistd::mkfifo(&self.file(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
         self.file(name)
@@ -104,13 +123,20 @@ impl TestServer {
 
     pub(crate) async fn http2(&self) -> http2::SendRequest<Full<Bytes>> {
         let stream = TokioIo::new(UnixStream::connect(self.socket()).await.unwrap());
-        let (client, connection) = http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+        let (client, connection) = http2::handshake(TokioExecutor::new(), stream)
+            .await
+            .unwrap();
         tokio::spawn(connection);
         client
     }
 
     /// Sends a request on a new connection.
-    pub(crate) async fn send(&self, method: Method, path: &str, body: impl Into<Bytes>) -> HttpReply {
+    pub(crate) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> HttpReply {
         self.start_request(method, path, body).await.unwrap()
     }
 
@@ -121,11 +147,17 @@ impl TestServer {
         path: &str,
         body: impl Into<Bytes>,
     ) -> JoinHandle<HttpReply> {
-        let mut request = Request::builder().method(method).uri(path).header("host", "sandbox");
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "sandbox");
         if let Some(key) = self.key {
             request = request.header(KEY_HEADER, key);
         }
-        tokio::spawn(send_to(self.socket(), request.body(Full::new(body.into())).unwrap()))
+        tokio::spawn(send_to(
+            self.socket(),
+            request.body(Full::new(body.into())).unwrap(),
+        ))
     }
 
     pub(crate) async fn send_request(&self, request: Request<Full<Bytes>>) -> HttpReply {
@@ -133,11 +165,21 @@ impl TestServer {
     }
 
     pub(crate) async fn run(&self, id: &str, command: &str) -> CompletedAction {
-        self.act(id, json!({"action": "run", "args": {"command": command, "blocking": true}})).await
+        self.act(
+            id,
+            json!({"action": "run", "args": {"command": command, "blocking": true}}),
+        )
+        .await
     }
 
     pub(crate) async fn act(&self, id: &str, action: Value) -> CompletedAction {
-        let reply = self.send(Method::POST, &format!("/v1/actions/{id}"), action.to_string()).await;
+        let reply = self
+            .send(
+                Method::POST,
+                &format!("/v1/actions/{id}"),
+                action.to_string(),
+            )
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.answer()
     }
@@ -150,7 +192,8 @@ impl Drop for TestServer {
         }
         let _ = kill(self.pid(), Signal::SIGTERM);
         let deadline = Instant::now() + TEST_TIMEOUT;
-        while Instant::now() < deadline && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        while Instant::now() < deadline && self.child.try_wait().is_ok_and(|ended| ended.is_none())
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = self.child.kill();
@@ -179,10 +222,18 @@ impl HttpReply {
         let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(connection);
         let (head, body) = client.send_request(request).await.unwrap().into_parts();
-        let body = tokio::time::timeout(TEST_TIMEOUT, body.collect()).await.unwrap().unwrap().to_bytes();
+        let body = tokio::time::timeout(TEST_TIMEOUT, body.collect())
+            .await
+            .unwrap()
+            .unwrap()
+            .to_bytes();
         drop(client);
         connection.abort();
-        Self { status: head.status.as_u16(), headers: head.headers, body }
+        Self {
+            status: head.status.as_u16(),
+            headers: head.headers,
+            body,
+        }
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -191,11 +242,16 @@ impl HttpReply {
 
     /// Returns a header, or an empty text.
     pub(crate) fn header(&self, name: &str) -> &str {
-        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
     }
 
     pub(crate) fn answer(&self) -> CompletedAction {
-        assert_eq!(self.header("content-type"), protocol::sandbox_api::FRAMES_MEDIA_TYPE);
+        assert_eq!(
+            self.header("content-type"),
+            protocol::sandbox_api::FRAMES_MEDIA_TYPE
+        );
         CompletedAction::decode(&self.body)
     }
 }
@@ -221,7 +277,11 @@ impl CompletedAction {
                 ActionFrame::Observation(last) => observation = Some(*last),
             }
         }
-        Self { output, gaps, observation: observation.expect("a stream ends with its observation") }
+        Self {
+            output,
+            gaps,
+            observation: observation.expect("a stream ends with its observation"),
+        }
     }
 
     pub(crate) fn text(&self) -> String {
@@ -242,13 +302,16 @@ pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
 pub(crate) fn pids(file: &Path, count: usize) -> Vec<i32> {
     let read = || -> Vec<i32> {
         let text = fs::read_to_string(file).unwrap_or_default();
-        text.lines().filter_map(|line| line.trim().parse().ok()).collect()
+        text.lines()
+            .filter_map(|line| line.trim().parse().ok())
+            .collect()
     };
     wait_until("the pids are written", || read().len() == count);
     read()
 }
 
-/// Waits until a process has exited. It may be a zombie, because bash may reap it only at its next command.
+/// Waits until a process has exited. It may be a zombie, because bash may reap it only at its next
+/// command.
 pub(crate) fn wait_until_dead(pid: i32) {
     let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let runs = |status: &str| !status.is_empty() && !status.contains("State:\tZ");

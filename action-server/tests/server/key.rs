@@ -23,12 +23,23 @@ async fn every_route_but_alive_requires_the_key() {
         ("GET", "/nowhere"),
     ];
     for (method, path) in routes {
-        for key in [None, Some(""), Some("canary-5e1f0b"), Some("canary"), Some("canary-5e1f0a0")] {
-            let mut request = Request::builder().method(method).uri(path).header("host", "sandbox");
+        for key in [
+            None,
+            Some(""),
+            Some("canary-5e1f0b"),
+            Some("canary"),
+            Some("canary-5e1f0a0"),
+        ] {
+            let mut request = Request::builder()
+                .method(method)
+                .uri(path)
+                .header("host", "sandbox");
             if let Some(key) = key {
                 request = request.header(KEY_HEADER, key);
             }
-            let reply = server.send_request(request.body(Full::<Bytes>::default()).unwrap()).await;
+            let reply = server
+                .send_request(request.body(Full::<Bytes>::default()).unwrap())
+                .await;
             assert_eq!(
                 (reply.status, reply.json()["code"].as_str()),
                 (403, Some("forbidden")),
@@ -36,18 +47,26 @@ async fn every_route_but_alive_requires_the_key() {
             );
         }
     }
-    let open = Request::get("/alive").header("host", "sandbox").body(Full::default()).unwrap();
+    let open = Request::get("/alive")
+        .header("host", "sandbox")
+        .body(Full::default())
+        .unwrap();
     assert_eq!(server.send_request(open).await.status, 200);
     assert_eq!(server.send(Method::GET, "/v1/info", "").await.status, 200);
     let document = server.send(Method::GET, "/v1/openapi.json", "").await;
-    assert_eq!((document.status, document.header("content-type")), (200, "application/json"));
+    assert_eq!(
+        (document.status, document.header("content-type")),
+        (200, "application/json")
+    );
     assert_eq!(document.body, include_str!("../../openapi.json"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_head_request_has_no_body() {
     let server = TestServer::start_with_key(KEY);
-    let head = Request::head("http://sandbox/v1/info").body(Full::<Bytes>::default()).unwrap();
+    let head = Request::head("http://sandbox/v1/info")
+        .body(Full::<Bytes>::default())
+        .unwrap();
     let refused = server.http2().await.send_request(head).await.unwrap();
     assert_eq!(refused.status(), 403);
     assert_eq!(refused.into_body().collect().await.unwrap().to_bytes(), "");
@@ -56,8 +75,14 @@ async fn refused_head_request_has_no_body() {
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_cannot_find_the_key() {
     let server = TestServer::start_with_key(KEY);
-    let look = "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; cat <&0";
-    let answer = server.run("a", &format!("({look}) </dev/null | grep -c '^canary-' ; true")).await;
+    let look =
+        "env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n'; cat <&0";
+    let answer = server
+        .run(
+            "a",
+            &format!("({look}) </dev/null | grep -c '^canary-' ; true"),
+        )
+        .await;
     assert_eq!(answer.text().trim(), "0");
 }
 
@@ -78,19 +103,31 @@ echo looked
 #[tokio::test(flavor = "multi_thread")]
 async fn other_user_cannot_read_key_socket_or_memory() {
     if !nix::unistd::geteuid().is_root() {
-        return skip(Requirement::Root, "only root can start processes as another user");
+        return skip(
+            Requirement::Root,
+            "only root can start processes as another user",
+        );
     }
     let server = TestServer::start_with_key(KEY);
     std::fs::write(server.file("look"), INSPECT_AS_USER).unwrap();
     let children = format!("/proc/{0}/task/{0}/children", server.pid());
     let child = std::fs::read_to_string(children).unwrap();
-    let environment =
-        format!("SERVER={} SUPERVISOR={} SOCKET={}", child.trim(), server.pid(), server.socket().display());
-    let look =
-        |user: &str| format!("{environment} setpriv --reuid={user} --regid={user} --clear-groups sh <look");
+    let environment = format!(
+        "SERVER={} SUPERVISOR={} SOCKET={}",
+        child.trim(),
+        server.pid(),
+        server.socket().display()
+    );
+    let look = |user: &str| {
+        format!("{environment} setpriv --reuid={user} --regid={user} --clear-groups sh <look")
+    };
     let answer = server.run("a", &look("65534")).await;
     assert_eq!(answer.text().trim(), "0\nlooked");
     // Root can read them, which shows that the script works.
     let answer = server.run("b", &look("0")).await;
-    assert!(answer.text().contains("folder\nsocket\nlooked"), "{}", answer.text());
+    assert!(
+        answer.text().contains("folder\nsocket\nlooked"),
+        "{}",
+        answer.text()
+    );
 }

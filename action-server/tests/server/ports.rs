@@ -28,12 +28,19 @@ async fn client(server: &TestServer) -> http2::SendRequest<Empty<Bytes>> {
 }
 
 async fn tunnel(client: &mut http2::SendRequest<Empty<Bytes>>, path: &str) -> TokioIo<Upgraded> {
-    let mut request = Request::connect(format!("http://sandbox{path}")).body(Empty::new()).unwrap();
-    request.extensions_mut().insert(Protocol::from_static("tcp"));
+    let mut request = Request::connect(format!("http://sandbox{path}"))
+        .body(Empty::new())
+        .unwrap();
+    request
+        .extensions_mut()
+        .insert(Protocol::from_static("tcp"));
     let response = client.send_request(request).await.unwrap();
     let status = response.status();
     if status != 200 {
-        panic!("{status}: {:?}", response.into_body().collect().await.unwrap().to_bytes());
+        panic!(
+            "{status}: {:?}",
+            response.into_body().collect().await.unwrap().to_bytes()
+        );
     }
     TokioIo::new(hyper::upgrade::on(response).await.unwrap())
 }
@@ -69,7 +76,9 @@ async fn tunnel_copies_both_directions_and_closes_each_half() {
         writer.shutdown().await.unwrap();
     };
     let mut received = Vec::new();
-    tokio::join!(send, async { reader.read_to_end(&mut received).await.unwrap() });
+    tokio::join!(send, async {
+        reader.read_to_end(&mut received).await.unwrap()
+    });
     assert!(received == [&sent[..], b"bye"].concat());
 }
 
@@ -84,13 +93,21 @@ async fn tunnel_closes_when_one_side_is_dropped() {
     let (outside, inside) = tokio::join!(tunnel(&mut client, &path), listener.accept());
     let (mut inside, started) = (inside.unwrap().0, Instant::now());
     drop(outside);
-    let ended = tokio::time::timeout(Duration::from_secs(10), inside.read(&mut [0; 8])).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(10), inside.read(&mut [0; 8]))
+        .await
+        .unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)));
-    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        started.elapsed()
+    );
 
     let (mut outside, inside) = tokio::join!(tunnel(&mut client, &path), listener.accept());
     drop(inside);
-    let ended = tokio::time::timeout(Duration::from_secs(10), outside.read(&mut [0; 8])).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(10), outside.read(&mut [0; 8]))
+        .await
+        .unwrap();
     assert!(matches!(ended, Ok(0) | Err(_)));
 }
 
@@ -117,7 +134,10 @@ async fn tunnel_reaches_ports_and_sockets_over_http_1() {
         .header("host", "sandbox")
         .header("connection", "upgrade")
         .header("upgrade", "tcp");
-    let response = client.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap();
+    let response = client
+        .send_request(request.body(Empty::<Bytes>::new()).unwrap())
+        .await
+        .unwrap();
     assert_eq!(response.status(), 101);
     let mut outside = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
     outside.write_all(b"hello").await.unwrap();
@@ -131,12 +151,20 @@ async fn ports_are_listed_and_can_be_awaited() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let list = server.send(Method::GET, "/v1/ports", "").await.json();
-    let found = list.as_array().unwrap().iter().find(|found| found["port"] == json!(port)).unwrap();
+    let found = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|found| found["port"] == json!(port))
+        .unwrap();
     assert_eq!(found["addresses"], json!(["127.0.0.1"]));
     assert_eq!(found["processes"][0]["pid"], json!(std::process::id()));
     drop(listener);
     let path = format!("/v1/ports/{port}");
-    assert_eq!(server.send(Method::GET, &path, "").await.json(), json!({"port": port, "listening": false}));
+    assert_eq!(
+        server.send(Method::GET, &path, "").await.json(),
+        json!({"port": port, "listening": false})
+    );
     let waiting = server.start_request(Method::GET, &format!("{path}?wait=20"), "");
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!waiting.is_finished());
@@ -147,10 +175,20 @@ async fn ports_are_listed_and_can_be_awaited() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tunnel_fails_when_the_target_is_unreachable() {
     let server = TestServer::start();
-    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let free = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
     let upgrade = |path: String| {
-        let request = Request::get(path).header("host", "sandbox").header("connection", "upgrade");
-        request.header("upgrade", "tcp").body(http_body_util::Full::default()).unwrap()
+        let request = Request::get(path)
+            .header("host", "sandbox")
+            .header("connection", "upgrade");
+        request
+            .header("upgrade", "tcp")
+            .body(http_body_util::Full::default())
+            .unwrap()
     };
     for (path, status, word) in [
         (format!("/v1/ports/{free}/tunnel"), 404, "listens"),
@@ -161,8 +199,23 @@ async fn tunnel_fails_when_the_target_is_unreachable() {
     ] {
         let reply = server.send_request(upgrade(path.clone())).await;
         assert_eq!(reply.status, status, "{path}");
-        assert!(reply.json()["detail"].as_str().unwrap().contains(word), "{reply:?}");
+        assert!(
+            reply.json()["detail"].as_str().unwrap().contains(word),
+            "{reply:?}"
+        );
     }
-    assert_eq!(server.send(Method::GET, "/v1/ports/80/tunnel", "").await.status, 426);
-    assert_eq!(server.send(Method::GET, "/v1/ports/80?wait=-1", "").await.status, 400);
+    assert_eq!(
+        server
+            .send(Method::GET, "/v1/ports/80/tunnel", "")
+            .await
+            .status,
+        426
+    );
+    assert_eq!(
+        server
+            .send(Method::GET, "/v1/ports/80?wait=-1", "")
+            .await
+            .status,
+        400
+    );
 }

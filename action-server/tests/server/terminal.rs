@@ -26,24 +26,41 @@ struct TerminalStream {
 impl TerminalStream {
     async fn open(server: &TestServer, query: &str) -> Self {
         let stream = TokioIo::new(UnixStream::connect(server.socket()).await.unwrap());
-        let (mut client, connection) =
-            http2::Builder::new(TokioExecutor::new()).handshake(stream).await.unwrap();
-        tokio::spawn(connection);
-        // The client learns from the server's settings, which precede this response, that extended CONNECT is supported.
-        client
-            .send_request(Request::get("http://sandbox/alive").body(Empty::<Bytes>::new()).unwrap())
+        let (mut client, connection) = http2::Builder::new(TokioExecutor::new())
+            .handshake(stream)
             .await
             .unwrap();
-        let mut request =
-            Request::connect(format!("http://sandbox/v1/terminal?{query}")).body(Empty::new()).unwrap();
-        request.extensions_mut().insert(Protocol::from_static("terminal"));
+        tokio::spawn(connection);
+        // The client learns from the server's settings, which precede this response, that extended
+        // CONNECT is supported.
+        client
+            .send_request(
+                Request::get("http://sandbox/alive")
+                    .body(Empty::<Bytes>::new())
+                    .unwrap(),
+            )
+            .await
+            .unwrap();
+        let mut request = Request::connect(format!("http://sandbox/v1/terminal?{query}"))
+            .body(Empty::new())
+            .unwrap();
+        request
+            .extensions_mut()
+            .insert(Protocol::from_static("terminal"));
         let response = client.send_request(request).await.unwrap();
         let status = response.status();
         if status != 200 {
-            panic!("{status}: {:?}", response.into_body().collect().await.unwrap().to_bytes());
+            panic!(
+                "{status}: {:?}",
+                response.into_body().collect().await.unwrap().to_bytes()
+            );
         }
         let stream = TokioIo::new(hyper::upgrade::on(response).await.unwrap());
-        Self { stream, decoder: FrameDecoder::default(), shown: String::new() }
+        Self {
+            stream,
+            decoder: FrameDecoder::default(),
+            shown: String::new(),
+        }
     }
 
     async fn send(&mut self, frame: TerminalInput) {
@@ -82,7 +99,9 @@ impl TerminalStream {
                 return;
             }
             match self.next().await {
-                Some(TerminalOutput::Output(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+                Some(TerminalOutput::Output(bytes)) => {
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                }
                 other => panic!("{other:?} before {text:?} in {:?}", self.shown),
             }
         }
@@ -91,7 +110,9 @@ impl TerminalStream {
     async fn end(mut self) -> (String, ProcessExit) {
         loop {
             match self.next().await {
-                Some(TerminalOutput::Output(bytes)) => self.shown.push_str(&String::from_utf8_lossy(&bytes)),
+                Some(TerminalOutput::Output(bytes)) => {
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                }
                 Some(TerminalOutput::Exit(exit)) => {
                     assert_eq!(self.next().await, None, "the exit is the last");
                     return (self.shown, *exit);
@@ -106,18 +127,28 @@ impl TerminalStream {
 async fn terminal_handles_keys_and_reports_the_exit() {
     let server = TestServer::start();
     let mut terminal = TerminalStream::open(&server, "columns=101&rows=33&term=vt100").await;
-    terminal.type_text("stty size; echo $TERM $((40+2)); tty -s && echo on a tty; pwd\r").await;
+    terminal
+        .type_text("stty size; echo $TERM $((40+2)); tty -s && echo on a tty; pwd\r")
+        .await;
     terminal.wait_until("33 101").await;
     terminal.wait_until("vt100 42").await;
     terminal.wait_until("on a tty").await;
     let folder = server.dir.path().canonicalize().unwrap();
     terminal.wait_until(folder.to_str().unwrap()).await;
-    terminal.send(TerminalInput::Resize { columns: 72, rows: 20 }).await;
+    terminal
+        .send(TerminalInput::Resize {
+            columns: 72,
+            rows: 20,
+        })
+        .await;
     terminal.type_text("stty size\r").await;
     terminal.wait_until("20 72").await;
-    // The key terminates the foreground process, not the shell. The process itself prints that it started: only then is it
-    // certain that the shell has made it the terminal's foreground process.
-    terminal.type_text("sh -c \"echo started''; exec sleep 1000\"\r").await;
+    // The key terminates the foreground process, not the shell. The process itself prints that it
+    // started: only then is it certain that the shell has made it the terminal's foreground
+    // process.
+    terminal
+        .type_text("sh -c \"echo started''; exec sleep 1000\"\r")
+        .await;
     terminal.wait_until("started\r\n").await;
     let started = Instant::now();
     terminal.type_text("\x03").await;
@@ -130,9 +161,18 @@ async fn terminal_handles_keys_and_reports_the_exit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn all_output_of_a_terminal_command_is_shown() {
     let server = TestServer::start();
-    server.send(Method::PUT, "/v1/environment", json!({"COLOR": "green"}).to_string()).await;
+    server
+        .send(
+            Method::PUT,
+            "/v1/environment",
+            json!({"COLOR": "green"}).to_string(),
+        )
+        .await;
     let command = "echo%20%24COLOR%3B%20seq%2020000%3B%20exit%203";
-    let (shown, exit) = TerminalStream::open(&server, &format!("command={command}")).await.end().await;
+    let (shown, exit) = TerminalStream::open(&server, &format!("command={command}"))
+        .await
+        .end()
+        .await;
     let lines: Vec<_> = shown.split("\r\n").collect();
     assert_eq!((lines[0], lines[1], lines[20000]), ("green", "1", "20000"));
     assert_eq!(exit.code, Some(3));
@@ -148,14 +188,20 @@ async fn process_tree_is_killed_when_the_stream_closes() {
     let started = Instant::now();
     drop(terminal);
     running.into_iter().for_each(wait_until_dead);
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn terminals_are_killed_when_the_server_ends() {
     let mut server = TestServer::start();
     let mut terminal = TerminalStream::open(&server, "").await;
-    terminal.type_text("trap '' HUP TERM; echo $$ >>pids; sleep 1000\r").await;
+    terminal
+        .type_text("trap '' HUP TERM; echo $$ >>pids; sleep 1000\r")
+        .await;
     let running = pids(&server.file("pids"), 1);
     nix::sys::signal::kill(server.pid(), nix::sys::signal::Signal::SIGTERM).unwrap();
     server.wait();
@@ -167,7 +213,9 @@ async fn invalid_terminal_requests_are_refused() {
     let server = TestServer::start();
     let upgrade = |query: &str| {
         let request = Request::get(format!("/v1/terminal?{query}")).header("host", "sandbox");
-        let request = request.header("connection", "upgrade").header("upgrade", "terminal");
+        let request = request
+            .header("connection", "upgrade")
+            .header("upgrade", "terminal");
         request.body(http_body_util::Full::default()).unwrap()
     };
     for (query, word) in [
@@ -180,7 +228,13 @@ async fn invalid_terminal_requests_are_refused() {
     ] {
         let reply = server.send_request(upgrade(query)).await;
         assert_eq!(reply.status, 400, "{query}: {reply:?}");
-        assert!(reply.json()["detail"].as_str().unwrap().contains(word), "{reply:?}");
+        assert!(
+            reply.json()["detail"].as_str().unwrap().contains(word),
+            "{reply:?}"
+        );
     }
-    assert_eq!(server.send(Method::GET, "/v1/terminal", "").await.status, 426);
+    assert_eq!(
+        server.send(Method::GET, "/v1/terminal", "").await.status,
+        426
+    );
 }

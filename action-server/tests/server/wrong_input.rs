@@ -1,4 +1,5 @@
-//! Errors of invalid requests name the field and have a client error status. No request crashes the server.
+//! Errors of invalid requests name the field and have a client error status. No request crashes the
+//! server.
 
 use hyper::Method;
 
@@ -17,12 +18,48 @@ async fn invalid_input_is_refused_with_the_field_name() {
         (Method::POST, "/v1/actions/a", "\"\\ud800\"", 400, "JSON"),
         (Method::POST, "/v1/actions/a", "[]", 422, "map"),
         (Method::POST, "/v1/actions/a", "{}", 422, "action"),
-        (Method::POST, "/v1/actions/a", r#"{"action":7}"#, 422, "action"),
-        (Method::POST, "/v1/actions/a", r#"{"action":"dance"}"#, 400, "dance"),
-        (Method::POST, "/v1/actions/a", r#"{"action":"think"}"#, 422, "think"),
-        (Method::POST, "/v1/actions/a", r#"{"action":"run"}"#, 422, "command"),
-        (Method::POST, "/v1/actions/a", r#"{"action":"run","args":[]}"#, 422, "args"),
-        (Method::POST, "/v1/actions/a", r#"{"action":"run","args":{"command":7}}"#, 422, "args.command"),
+        (
+            Method::POST,
+            "/v1/actions/a",
+            r#"{"action":7}"#,
+            422,
+            "action",
+        ),
+        (
+            Method::POST,
+            "/v1/actions/a",
+            r#"{"action":"dance"}"#,
+            400,
+            "dance",
+        ),
+        (
+            Method::POST,
+            "/v1/actions/a",
+            r#"{"action":"think"}"#,
+            422,
+            "think",
+        ),
+        (
+            Method::POST,
+            "/v1/actions/a",
+            r#"{"action":"run"}"#,
+            422,
+            "command",
+        ),
+        (
+            Method::POST,
+            "/v1/actions/a",
+            r#"{"action":"run","args":[]}"#,
+            422,
+            "args",
+        ),
+        (
+            Method::POST,
+            "/v1/actions/a",
+            r#"{"action":"run","args":{"command":7}}"#,
+            422,
+            "args.command",
+        ),
         (
             Method::POST,
             "/v1/actions/a",
@@ -46,7 +83,13 @@ async fn invalid_input_is_refused_with_the_field_name() {
         ),
         (Method::POST, "/v1/actions/a?after=-1", run, 400, "after"),
         (Method::POST, "/v1/actions/a?after=x", run, 400, "after"),
-        (Method::POST, "/v1/actions/a?after=99999999999999999999", run, 400, "after"),
+        (
+            Method::POST,
+            "/v1/actions/a?after=99999999999999999999",
+            run,
+            400,
+            "after",
+        ),
         (Method::POST, "/v1/actions/.a", run, 400, "id"),
         (Method::POST, "/v1/actions/a%2Fb", run, 400, "id"),
         (Method::POST, "/v1/actions/%ff", run, 400, "id"),
@@ -58,9 +101,27 @@ async fn invalid_input_is_refused_with_the_field_name() {
         (Method::PUT, "/v1/info", "", 405, "method"),
         (Method::GET, "/execute_action", "", 405, "method"),
         (Method::POST, "/execute_action", "{}", 422, "action"),
-        (Method::POST, "/execute_action", r#"{"action":"run"}"#, 422, "action"),
-        (Method::POST, "/execute_action", r#"{"action":{"action":"dance"}}"#, 400, "dance"),
-        (Method::POST, "/execute_action", r#"{"action":{"action":"read","args":{}}}"#, 422, "path"),
+        (
+            Method::POST,
+            "/execute_action",
+            r#"{"action":"run"}"#,
+            422,
+            "action",
+        ),
+        (
+            Method::POST,
+            "/execute_action",
+            r#"{"action":{"action":"dance"}}"#,
+            400,
+            "dance",
+        ),
+        (
+            Method::POST,
+            "/execute_action",
+            r#"{"action":{"action":"read","args":{}}}"#,
+            422,
+            "path",
+        ),
     ];
     for (method, path, body, status, named) in table {
         let reply = server.send(method.clone(), path, body.to_string()).await;
@@ -79,7 +140,9 @@ async fn request_is_refused_when_its_body_is_too_long() {
     let server = TestServer::start();
     let mut client = server.http2().await;
     let body = http_body_util::Full::<bytes::Bytes>::from(vec![b' '; (32 << 20) + 1]);
-    let request = hyper::Request::post("http://sandbox/v1/actions/a").body(body).unwrap();
+    let request = hyper::Request::post("http://sandbox/v1/actions/a")
+        .body(body)
+        .unwrap();
     assert_eq!(client.send_request(request).await.unwrap().status(), 413);
 }
 
@@ -101,7 +164,12 @@ async fn hostile_action_arguments_are_handled() {
         r#"{"action":"edit","args":{"path":"w","command":"","impl_source":"llm_based_edit"}}"#,
     ];
     for (number, action) in table.iter().enumerate() {
-        let answer = server.act(&format!("a{number}"), serde_json::from_str(action).unwrap()).await;
-        assert!(!answer.observation.content.contains("failed on this file"), "{action}: {answer:?}");
+        let answer = server
+            .act(&format!("a{number}"), serde_json::from_str(action).unwrap())
+            .await;
+        assert!(
+            !answer.observation.content.contains("failed on this file"),
+            "{action}: {answer:?}"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Comparison of `.deny.toml`, the configuration of cargo-deny, with the bans and licences of `policy`.
+//! Comparison of `.deny.toml`, the configuration of cargo-deny, with the bans and licences of
+//! `policy`.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +14,9 @@ const FILE: &str = ".deny.toml";
 
 pub(super) fn disagreements(workspace: &Workspace) -> Result<Vec<String>> {
     let text = workspace.read(Path::new(FILE))?;
-    let deny: Table = text.parse().with_context(|| format!("cannot parse {FILE}"))?;
+    let deny: Table = text
+        .parse()
+        .with_context(|| format!("cannot parse {FILE}"))?;
     Ok(compare(&deny))
 }
 
@@ -22,11 +25,18 @@ fn compare(deny: &Table) -> Vec<String> {
     let licences = policy::LICENCES.iter().copied().collect();
     [("bans", "deny", bans), ("licenses", "allow", licences)]
         .into_iter()
-        .flat_map(|(section, list, ours)| differences(section, list, &entries(deny, section, list), &ours))
+        .flat_map(|(section, list, ours)| {
+            differences(section, list, &entries(deny, section, list), &ours)
+        })
         .collect()
 }
 
-fn differences(section: &str, list: &str, theirs: &BTreeSet<&str>, ours: &BTreeSet<&str>) -> Vec<String> {
+fn differences(
+    section: &str,
+    list: &str,
+    theirs: &BTreeSet<&str>,
+    ours: &BTreeSet<&str>,
+) -> Vec<String> {
     let differing = theirs.symmetric_difference(ours);
     differing
         .map(|name| format!("{name} is in only one of {FILE}'s {section}.{list} and our policy"))
@@ -35,7 +45,10 @@ fn differences(section: &str, list: &str, theirs: &BTreeSet<&str>, ours: &BTreeS
 
 /// Returns the names in a list whose entries are names or tables with the key `crate`.
 fn entries<'a>(deny: &'a Table, section: &str, list: &str) -> BTreeSet<&'a str> {
-    let list = deny.get(section).and_then(|section| section.get(list)).and_then(Value::as_array);
+    let list = deny
+        .get(section)
+        .and_then(|section| section.get(list))
+        .and_then(Value::as_array);
     let name = |entry: &'a Value| entry.as_str().or_else(|| entry.get("crate")?.as_str());
     list.into_iter().flatten().filter_map(name).collect()
 }
@@ -46,11 +59,19 @@ mod tests {
 
     #[test]
     fn licence_is_reported_when_only_one_list_allows_it() {
-        let bans: Vec<String> =
-            policy::BANS.iter().map(|(name, _)| format!("{{ crate = {name:?} }}")).collect();
+        let bans: Vec<String> = policy::BANS
+            .iter()
+            .map(|(name, _)| format!("{{ crate = {name:?} }}"))
+            .collect();
         let licences = &policy::LICENCES[1..];
-        let text = format!("bans.deny = [{}]\nlicenses.allow = {licences:?}", bans.join(", "));
+        let text = format!(
+            "bans.deny = [{}]\nlicenses.allow = {licences:?}",
+            bans.join(", ")
+        );
         let faults = compare(&text.parse().unwrap());
-        assert_eq!(faults, ["0BSD is in only one of .deny.toml's licenses.allow and our policy"]);
+        assert_eq!(
+            faults,
+            ["0BSD is in only one of .deny.toml's licenses.allow and our policy"]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Step `dependencies`: each dependency is allowed, licensed, new enough, and has a stated reason.
 //!
-//! Checks all packages of all features and platforms. cargo-deny, configured in `.deny.toml`, checks the same and the
-//! advisory database; this step needs neither cargo-deny nor a network.
+//! Checks all packages of all features and platforms. cargo-deny, configured in `.deny.toml`,
+//! checks the same and the advisory database; this step needs neither cargo-deny nor a network.
 
 mod deny;
 mod policy;
@@ -22,7 +22,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
     for package in metadata.members() {
         faults.extend(reasons::missing_in(workspace, &package.manifest_path)?);
     }
-    faults.extend(reasons::missing_in(workspace, &workspace.root.join("Cargo.toml"))?);
+    faults.extend(reasons::missing_in(
+        workspace,
+        &workspace.root.join("Cargo.toml"),
+    )?);
     faults.extend(deny::disagreements(workspace)?);
     faults.iter().for_each(|fault| report::note(fault));
     match faults.as_slice() {
@@ -35,20 +38,31 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 fn faults(packages: &[Package]) -> Vec<String> {
     packages
         .iter()
-        .flat_map(|package| [ban(package), floor(package), licence(package)].into_iter().flatten())
+        .flat_map(|package| {
+            [ban(package), floor(package), licence(package)]
+                .into_iter()
+                .flatten()
+        })
         .collect()
 }
 
 fn ban(package: &Package) -> Option<String> {
-    let (name, reason) = policy::BANS.iter().find(|(name, _)| *name == package.name)?;
+    let (name, reason) = policy::BANS
+        .iter()
+        .find(|(name, _)| *name == package.name)?;
     Some(format!("{name} is banned: {reason}"))
 }
 
 fn floor(package: &Package) -> Option<String> {
-    let floor = policy::FLOORS.iter().find(|floor| floor.package == package.name)?;
+    let floor = policy::FLOORS
+        .iter()
+        .find(|floor| floor.package == package.name)?;
     let too_old = !floor.allows(&package.version);
     too_old.then(|| {
-        format!("{} {} is below {}: {}", package.name, package.version, floor.at_least, floor.reason)
+        format!(
+            "{} {} is below {}: {}",
+            package.name, package.version, floor.at_least, floor.reason
+        )
     })
 }
 
@@ -58,8 +72,14 @@ fn licence(package: &Package) -> Option<String> {
     };
     match policy::allows_licence(expression) {
         Ok(true) => None,
-        Ok(false) => Some(format!("{}: licence {expression} is not on the list", package.name)),
-        Err(error) => Some(format!("{}: cannot parse its licence {expression:?}: {error:#}", package.name)),
+        Ok(false) => Some(format!(
+            "{}: licence {expression} is not on the list",
+            package.name
+        )),
+        Err(error) => Some(format!(
+            "{}: cannot parse its licence {expression:?}: {error:#}",
+            package.name
+        )),
     }
 }
 
@@ -90,7 +110,9 @@ mod tests {
             package("borrowed", "1.0.0", Some("GPL-3.0-only")),
             package("nameless", "1.0.0", None),
         ]);
-        let [ban, floor, licence, nameless] = faults.as_slice() else { panic!("{faults:?}") };
+        let [ban, floor, licence, nameless] = faults.as_slice() else {
+            panic!("{faults:?}")
+        };
         assert!(ban.starts_with("tokio-tar is banned: "));
         assert!(floor.starts_with("russh 0.64.2 is below 0.65.0: "));
         assert_eq!(licence, "borrowed: licence GPL-3.0-only is not on the list");

@@ -1,4 +1,5 @@
-//! Banned packages, minimum versions and allowed licences, with reasons. `.deny.toml` lists the same bans and licences.
+//! Banned packages, minimum versions and allowed licences, with reasons. `.deny.toml` lists the
+//! same bans and licences.
 
 use anyhow::{Result, anyhow};
 use semver::Version;
@@ -6,9 +7,15 @@ use spdx::{Expression, ParseMode};
 
 /// Packages that must not be used, not even as transitive dependencies.
 pub(super) const BANS: &[(&str, &str)] = &[
-    ("aws-lc-sys", "one TLS stack, rustls on ring; this one also needs cmake to build"),
+    (
+        "aws-lc-sys",
+        "one TLS stack, rustls on ring; this one also needs cmake to build",
+    ),
     ("aws-lc-rs", "one TLS stack, rustls on ring"),
-    ("openssl-sys", "one TLS stack; a static program cannot use the system's OpenSSL"),
+    (
+        "openssl-sys",
+        "one TLS stack; a static program cannot use the system's OpenSSL",
+    ),
     ("native-tls", "one TLS stack; this one is OpenSSL on Linux"),
     (
         "tokio-tar",
@@ -69,8 +76,8 @@ pub(super) const LICENCES: &[&str] = &[
 /// Whether an SPDX expression can be satisfied by allowed licences only.
 pub(super) fn allows_licence(expression: &str) -> Result<bool> {
     // Lax, because older manifests write `MIT/Apache-2.0` instead of OR.
-    let expression =
-        Expression::parse_mode(expression, ParseMode::LAX).map_err(|error| anyhow!("{}", error.reason))?;
+    let expression = Expression::parse_mode(expression, ParseMode::LAX)
+        .map_err(|error| anyhow!("{}", error.reason))?;
     Ok(expression.evaluate(|requirement| LICENCES.contains(&requirement.to_string().as_str())))
 }
 

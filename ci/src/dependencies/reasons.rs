@@ -1,7 +1,8 @@
 //! Each dependency with a version of its own has a comment that states its reason.
 //!
-//! The comment is at the end of the line, or above it in the same paragraph, where it applies to a group. Lines with
-//! `workspace = true` or a path need none. Manifests are read line by line, because a TOML parser drops comments.
+//! The comment is at the end of the line, or above it in the same paragraph, where it applies to a
+//! group. Lines with `workspace = true` or a path need none. Manifests are read line by line,
+//! because a TOML parser drops comments.
 
 use std::path::Path;
 
@@ -11,13 +12,23 @@ use crate::workspace::Workspace;
 
 pub(super) fn missing_in(workspace: &Workspace, manifest: &Path) -> Result<Vec<String>> {
     let text = workspace.read(manifest)?;
-    let file = manifest.strip_prefix(&workspace.root).unwrap_or(manifest).display().to_string();
-    Ok(missing(&text).into_iter().map(|fault| format!("{file}: {fault}")).collect())
+    let file = manifest
+        .strip_prefix(&workspace.root)
+        .unwrap_or(manifest)
+        .display()
+        .to_string();
+    Ok(missing(&text)
+        .into_iter()
+        .map(|fault| format!("{file}: {fault}"))
+        .collect())
 }
 
 fn missing(manifest: &str) -> Vec<String> {
     let mut scanner = ManifestScanner::default();
-    manifest.lines().filter_map(|line| scanner.check_line(line.trim())).collect()
+    manifest
+        .lines()
+        .filter_map(|line| scanner.check_line(line.trim()))
+        .collect()
 }
 
 /// Position in a manifest.
@@ -53,7 +64,9 @@ impl ManifestScanner {
     fn enter_section(&mut self, header: &str) -> Option<String> {
         self.paragraph_has_comment = false;
         self.in_dependencies = header.ends_with("dependencies");
-        let own_table = header.rsplit_once('.').is_some_and(|(table, _)| table.ends_with("dependencies"));
+        let own_table = header
+            .rsplit_once('.')
+            .is_some_and(|(table, _)| table.ends_with("dependencies"));
         own_table.then(|| format!("`[{header}]`: write it in one line with its reason"))
     }
 }
@@ -69,13 +82,21 @@ impl<'a> ManifestLine<'a> {
         let mut quote = None;
         for (at, character) in line.char_indices() {
             match (quote, character) {
-                (None, '#') => return Self { code: line[..at].trim_end(), comment: true },
+                (None, '#') => {
+                    return Self {
+                        code: line[..at].trim_end(),
+                        comment: true,
+                    };
+                }
                 (None, '"' | '\'') => quote = Some(character),
                 (Some(open), _) if open == character => quote = None,
                 _ => {}
             }
         }
-        Self { code: line, comment: false }
+        Self {
+            code: line,
+            comment: false,
+        }
     }
 }
 
@@ -121,11 +142,13 @@ hyper = { version = "1", features = [
 
     #[test]
     fn group_ends_at_an_empty_line_or_a_section() {
-        let manifest =
-            "[dependencies]\n# one\na = \"1\"\n\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n[lints]\nd = 1";
+        let manifest = "[dependencies]\n# one\na = \"1\"\n\nb = \"1\"\n[dev-dependencies]\nc = \"1\"\n[lints]\nd = 1";
         assert_eq!(
             missing(manifest),
-            ["`b` has no comment with its reason", "`c` has no comment with its reason"]
+            [
+                "`b` has no comment with its reason",
+                "`c` has no comment with its reason"
+            ]
         );
     }
 

@@ -1,5 +1,6 @@
-//! Links of a Markdown page to files of this repository: `[text](target#anchor)` and `[name]: target`, outside of code.
-//! Each must lead to a file below the root, and an anchor to a heading of a Markdown page.
+//! Links of a Markdown page to files of this repository: `[text](target#anchor)` and `[name]:
+//! target`, outside of code. Each must lead to a file below the root, and an anchor to a heading of
+//! a Markdown page.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,9 @@ struct PageLink {
 /// Returns the broken links of `page`, a path relative to `root`, whose content is `text`.
 pub(super) fn faults(root: &Path, page: &Path, text: &str) -> Vec<String> {
     let links = relative_links(text).into_iter();
-    links.filter_map(|link| Some(format!("{}: {}", page.display(), fault(root, page, &link)?))).collect()
+    links
+        .filter_map(|link| Some(format!("{}: {}", page.display(), fault(root, page, &link)?)))
+        .collect()
 }
 
 fn fault(root: &Path, page: &Path, link: &PageLink) -> Option<String> {
@@ -30,8 +33,8 @@ fn fault(root: &Path, page: &Path, link: &PageLink) -> Option<String> {
     }
     let anchor = link.anchor.as_deref()?;
     let is_page = path.extension().is_some_and(|extension| extension == "md");
-    let has_heading =
-        is_page && fs::read_to_string(&path).is_ok_and(|text| markdown::anchors(&text).contains(anchor));
+    let has_heading = is_page
+        && fs::read_to_string(&path).is_ok_and(|text| markdown::anchors(&text).contains(anchor));
     (!has_heading).then(|| format!("no heading is at {file}#{anchor}"))
 }
 
@@ -57,8 +60,14 @@ fn without_code(line: &str) -> String {
 }
 
 fn targets(line: &str) -> Vec<String> {
-    let inline = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let definition = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, target)| target);
+    let inline = line
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next());
+    let definition = line
+        .strip_prefix('[')
+        .and_then(|rest| rest.split_once("]: "))
+        .map(|(_, target)| target);
     inline.chain(definition).map(str::to_owned).collect()
 }
 
@@ -72,7 +81,10 @@ fn parse(target: &str) -> Option<PageLink> {
         Some((file, anchor)) => (file, Some(anchor.to_owned())),
         None => (target, None),
     };
-    Some(PageLink { file: file.to_owned(), anchor })
+    Some(PageLink {
+        file: file.to_owned(),
+        anchor,
+    })
 }
 
 #[cfg(test)]
@@ -80,7 +92,10 @@ mod tests {
     use super::*;
 
     fn link(file: &str, anchor: Option<&str>) -> PageLink {
-        PageLink { file: file.to_owned(), anchor: anchor.map(str::to_owned) }
+        PageLink {
+            file: file.to_owned(),
+            anchor: anchor.map(str::to_owned),
+        }
     }
 
     #[test]
@@ -93,8 +108,12 @@ See [a](a.md), [b](<../b.md#part> \"title\") and `[c](c.md)`.
 [e](e.md)
 ```
 ";
-        let expected =
-            [link("a.md", None), link("../b.md", Some("part")), link("", Some("below")), link("d/", None)];
+        let expected = [
+            link("a.md", None),
+            link("../b.md", Some("part")),
+            link("", Some("below")),
+            link("d/", None),
+        ];
         assert_eq!(relative_links(page), expected);
     }
 
@@ -117,10 +136,19 @@ See [a](a.md), [b](<../b.md#part> \"title\") and `[c](c.md)`.
         let page = Path::new("docs/a.md");
         let faults = |text| faults(&root, page, text);
 
-        assert_eq!(faults("[a](#part-one) [a](a.md#part-one) [b](../b.rs) [c](.)"), [""; 0]);
+        assert_eq!(
+            faults("[a](#part-one) [a](a.md#part-one) [b](../b.rs) [c](.)"),
+            [""; 0]
+        );
         assert_eq!(faults("[a](b.md)"), ["docs/a.md: nothing is at b.md"]);
-        assert_eq!(faults("[a](#part-two)"), ["docs/a.md: no heading is at #part-two"]);
-        assert_eq!(faults("[a](../b.rs#L1)"), ["docs/a.md: no heading is at ../b.rs#L1"]);
+        assert_eq!(
+            faults("[a](#part-two)"),
+            ["docs/a.md: no heading is at #part-two"]
+        );
+        assert_eq!(
+            faults("[a](../b.rs#L1)"),
+            ["docs/a.md: no heading is at ../b.rs#L1"]
+        );
         assert_eq!(
             faults("[a](../../outside.md)"),
             ["docs/a.md: ../../outside.md is outside of the repository"]

@@ -1,5 +1,5 @@
-//! The parts of a Markdown page that the checks need: prose, code blocks and the anchors of headings. Not a Markdown
-//! parser: fences are three backticks, headings start with `#`.
+//! The parts of a Markdown page that the checks need: prose, code blocks and the anchors of
+//! headings. Not a Markdown parser: fences are three backticks, headings start with `#`.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,14 @@ pub(super) fn anchors(page: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for heading in prose(page).filter(|line| line.starts_with('#')) {
         let text = heading.trim_start_matches('#').trim().to_lowercase();
-        let kept = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+        let kept = text
+            .chars()
+            .filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
         let anchor = kept.collect::<String>().replace(' ', "-");
         let repeated = (1..).map(|number| format!("{anchor}-{number}"));
-        let unique = std::iter::once(anchor.clone()).chain(repeated).find(|anchor| !anchors.contains(anchor));
+        let unique = std::iter::once(anchor.clone())
+            .chain(repeated)
+            .find(|anchor| !anchors.contains(anchor));
         anchors.extend(unique);
     }
     anchors
@@ -30,13 +34,14 @@ pub(super) fn anchors(page: &str) -> BTreeSet<String> {
 /// Each line, with the language of the code block that it is in. Leaves out the fences.
 fn lines(page: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
     let mut block = None;
-    page.lines().filter_map(move |line| match line.trim_start().strip_prefix("```") {
-        Some(language) => {
-            block = block.is_none().then(|| language.trim());
-            None
-        }
-        None => Some((block, line)),
-    })
+    page.lines()
+        .filter_map(move |line| match line.trim_start().strip_prefix("```") {
+            Some(language) => {
+                block = block.is_none().then(|| language.trim());
+                None
+            }
+            None => Some((block, line)),
+        })
 }
 
 #[cfg(test)]
@@ -48,7 +53,10 @@ mod tests {
 
     #[test]
     fn anchors_are_those_of_github() {
-        assert_eq!(Vec::from_iter(anchors(PAGE)), ["again", "again-1", "one-two-three"]);
+        assert_eq!(
+            Vec::from_iter(anchors(PAGE)),
+            ["again", "again-1", "one-two-three"]
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Step `docs`: checks the documentation against the repository.
 //!
-//! Links of Markdown files lead to files and headings of this repository. Command lines parse, and the tables of the
-//! configuration are complete. The README and `.ci/run` name the same test command. No file contains a path of the author's
-//! machine or the host of a package registry. `cargo doc` has no warnings.
+//! Links of Markdown files lead to files and headings of this repository. Command lines parse, and
+//! the tables of the configuration are complete. The README and `.ci/run` name the same test
+//! command. No file contains a path of the author's machine or the host of a package registry.
+//! `cargo doc` has no warnings.
 
 mod commands;
 mod links;
@@ -34,7 +35,10 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 
 fn faults_of_pages(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<String>> {
     let mut faults = Vec::new();
-    for page in files.iter().filter(|file| file.extension().is_some_and(|extension| extension == "md")) {
+    for page in files
+        .iter()
+        .filter(|file| file.extension().is_some_and(|extension| extension == "md"))
+    {
         let text = workspace.read(page)?;
         faults.extend(links::faults(&workspace.root, page, &text));
         faults.extend(commands::faults(page, &text));
@@ -42,21 +46,30 @@ fn faults_of_pages(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Strin
     Ok(faults)
 }
 
-/// Compares the test command of the README with that of `.ci/run`. A missing file counts as one without a command.
+/// Compares the test command of the README with that of `.ci/run`. A missing file counts as one
+/// without a command.
 fn fault_of_test_command(workspace: &Workspace) -> Option<String> {
     let [script, readme] =
         [".ci/run", "README.md"].map(|file| workspace.read(Path::new(file)).unwrap_or_default());
     disagreement(&script, &readme)
 }
 
-/// The script must end with `exec COMMAND`, and a line of the README must be COMMAND. `None` if they agree.
+/// The script must end with `exec COMMAND`, and a line of the README must be COMMAND. `None` if
+/// they agree.
 fn disagreement(script: &str, readme: &str) -> Option<String> {
-    let last = script.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    let last = script
+        .lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty())
+        .unwrap_or_default();
     let Some(command) = last.strip_prefix("exec ") else {
         return Some(".ci/run does not end with `exec` and the test command".to_owned());
     };
-    let is_documented = readme.lines().any(|line| line.trim().strip_prefix(command).is_some_and(is_comment));
-    (!is_documented).then(|| format!("README.md has no line `{command}`, which is what .ci/run runs"))
+    let is_documented = readme
+        .lines()
+        .any(|line| line.trim().strip_prefix(command).is_some_and(is_comment));
+    (!is_documented)
+        .then(|| format!("README.md has no line `{command}`, which is what .ci/run runs"))
 }
 
 fn is_comment(rest: &str) -> bool {
@@ -77,7 +90,9 @@ fn faults_of_traces(workspace: &Workspace, files: &[PathBuf]) -> Result<Vec<Stri
 
 fn run_cargo_doc(workspace: &Workspace) -> Result<()> {
     let mut cargo = workspace.cargo();
-    cargo.args(["doc", "--workspace", "--no-deps", "--locked"]).env("RUSTDOCFLAGS", "-D warnings");
+    cargo
+        .args(["doc", "--workspace", "--no-deps", "--locked"])
+        .env("RUSTDOCFLAGS", "-D warnings");
     clippy::share_results(&mut cargo);
     workspace.compile(&mut cargo, "cargo doc")
 }
@@ -89,9 +104,15 @@ mod tests {
     #[test]
     fn readme_must_contain_the_command_of_the_script() {
         let script = "#!/bin/sh\nset -e\nexec cargo ci\n\n";
-        assert_eq!(disagreement(script, "Test with\n\n    cargo ci   # all of it\n"), None);
+        assert_eq!(
+            disagreement(script, "Test with\n\n    cargo ci   # all of it\n"),
+            None
+        );
         let fault = disagreement(script, "Test with `make`, not\ncargo circus\n").unwrap();
-        assert_eq!(fault, "README.md has no line `cargo ci`, which is what .ci/run runs");
+        assert_eq!(
+            fault,
+            "README.md has no line `cargo ci`, which is what .ci/run runs"
+        );
         assert!(disagreement("cargo ci\necho done", "cargo ci").is_some());
     }
 }

@@ -1,5 +1,5 @@
-//! Traces of the author's machine: its paths, and the hosts of the package registries it used. They mean nothing on another
-//! machine.
+//! Traces of the author's machine: its paths, and the hosts of the package registries it used. They
+//! mean nothing on another machine.
 
 use std::path::Path;
 
@@ -14,17 +14,24 @@ const TRACES: &[&str] = &[
     concat!("deb.debian", ".org"),
 ];
 
-/// Whether the file is checked. Lock files are not, because their format includes the registry's address.
+/// Whether the file is checked. Lock files are not, because their format includes the registry's
+/// address.
 pub(super) fn is_checked(file: &Path) -> bool {
-    !file.file_name().is_some_and(|name| name == "Cargo.lock" || name == "package-lock.json")
+    !file
+        .file_name()
+        .is_some_and(|name| name == "Cargo.lock" || name == "package-lock.json")
 }
 
 /// Returns the first trace in `text`.
 pub(super) fn find(text: &str) -> Option<&'static str> {
-    TRACES.iter().copied().find(|trace| text.match_indices(trace).any(|(at, _)| is_trace_at(text, at)))
+    TRACES.iter().copied().find(|trace| {
+        text.match_indices(trace)
+            .any(|(at, _)| is_trace_at(text, at))
+    })
 }
 
-/// Whether the match at `at` is a trace. A path is one only if it is absolute, not if it is part of a longer path or a URL.
+/// Whether the match at `at` is a trace. A path is one only if it is absolute, not if it is part of
+/// a longer path or a URL.
 fn is_trace_at(text: &str, at: usize) -> bool {
     let before = text[..at].chars().next_back();
     !text[at..].starts_with('/')

@@ -1,4 +1,5 @@
-//! A private engine: a `dockerd` with its own folder, isolated from the machine's engine and stopped on drop.
+//! A private engine: a `dockerd` with its own folder, isolated from the machine's engine and
+//! stopped on drop.
 //!
 //! It has no bridge and no firewall rules, because tests run their containers without a network.
 
@@ -22,8 +23,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of log lines in an error.
 const MAX_LOG_LINES: usize = 20;
 
-/// A running private engine. Drop removes its containers, stops it, and removes its folder. In another order, containers
-/// would survive and keep their mounts.
+/// A running private engine. Drop removes its containers, stops it, and removes its folder. In
+/// another order, containers would survive and keep their mounts.
 pub(super) struct Daemon {
     pub(super) docker: Docker,
     process: Child,
@@ -36,8 +37,15 @@ impl Daemon {
             bail!("a private container engine needs root");
         }
         let docker = Docker::at_socket(&folder.path().join("docker.sock"));
-        let process = command::spawn(&mut dockerd(folder.path(), &docker)?, "a private container engine")?;
-        let mut daemon = Self { docker, process, folder };
+        let process = command::spawn(
+            &mut dockerd(folder.path(), &docker)?,
+            "a private container engine",
+        )?;
+        let mut daemon = Self {
+            docker,
+            process,
+            folder,
+        };
         daemon.wait_until_ready()?;
         Ok(daemon)
     }
@@ -46,7 +54,10 @@ impl Daemon {
     pub(super) fn check_alive(&mut self) -> Result<()> {
         match self.process.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("the container engine has exited: {status}\n{}", self.log_tail()),
+            Some(status) => bail!(
+                "the container engine has exited: {status}\n{}",
+                self.log_tail()
+            ),
         }
     }
 
@@ -57,7 +68,9 @@ impl Daemon {
             self.check_alive()?;
             match self.docker.probe() {
                 Ok(()) => return Ok(()),
-                Err(error) if Instant::now() >= deadline => return Err(error.context(self.log_tail())),
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(error.context(self.log_tail()));
+                }
                 Err(_) => thread::sleep(POLL_INTERVAL),
             }
         }
@@ -70,14 +83,16 @@ impl Daemon {
     }
 
     fn remove_containers(&self) -> Result<()> {
-        self.docker.remove(&self.docker.containers(ContainerFilter::All)?)
+        self.docker
+            .remove(&self.docker.containers(ContainerFilter::All)?)
     }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
         if self.check_alive().is_ok() {
-            self.remove_containers().unwrap_or_else(|error| report::note(&format!("{error:#}")));
+            self.remove_containers()
+                .unwrap_or_else(|error| report::note(&format!("{error:#}")));
         }
         if let Err(error) = command::terminate(&mut self.process) {
             report::note(&format!("cannot stop the container engine: {error:#}"));
@@ -85,22 +100,36 @@ impl Drop for Daemon {
     }
 }
 
-/// Returns the command of the engine. It ignores the machine's configuration, where `hosts` would conflict with `--host`, and
-/// uses namespaces of its own in the machine's containerd.
+/// Returns the command of the engine. It ignores the machine's configuration, where `hosts` would
+/// conflict with `--host`, and uses namespaces of its own in the machine's containerd.
 fn dockerd(folder: &Path, docker: &Docker) -> Result<Command> {
     let configuration = folder.join("daemon.json");
     fs::write(&configuration, "{}").context("cannot write the engine's configuration")?;
     let log = File::create(folder.join("log")).context("cannot create the engine's log")?;
     let mut dockerd = Command::new("dockerd");
-    dockerd.arg("--config-file").arg(configuration).arg("--host").arg(&docker.host);
-    for (option, name) in [("--data-root", "data"), ("--exec-root", "exec"), ("--pidfile", "pid")] {
+    dockerd
+        .arg("--config-file")
+        .arg(configuration)
+        .arg("--host")
+        .arg(&docker.host);
+    for (option, name) in [
+        ("--data-root", "data"),
+        ("--exec-root", "exec"),
+        ("--pidfile", "pid"),
+    ] {
         dockerd.arg(option).arg(folder.join(name));
     }
-    for (option, what) in
-        [("--containerd-namespace", "containers"), ("--containerd-plugins-namespace", "plugins")]
-    {
-        dockerd.arg(option).arg(format!("glovebox-ci-{what}-{}", std::process::id()));
+    for (option, what) in [
+        ("--containerd-namespace", "containers"),
+        ("--containerd-plugins-namespace", "plugins"),
+    ] {
+        dockerd
+            .arg(option)
+            .arg(format!("glovebox-ci-{what}-{}", std::process::id()));
     }
-    dockerd.args(["--bridge=none", "--iptables=false"]).stdout(log.try_clone()?).stderr(log);
+    dockerd
+        .args(["--bridge=none", "--iptables=false"])
+        .stdout(log.try_clone()?)
+        .stderr(log);
     Ok(dockerd)
 }

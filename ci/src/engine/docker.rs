@@ -1,4 +1,5 @@
-//! Client of one container engine. Runs the `docker` command, which negotiates the API version and supports every transport.
+//! Client of one container engine. Runs the `docker` command, which negotiates the API version and
+//! supports every transport.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +12,8 @@ use crate::command;
 /// Label of the containers that glovebox creates.
 const LABEL: &str = "glovebox";
 
-/// Label of the images that we import. It differs from `LABEL`, because containers inherit the labels of their image.
+/// Label of the images that we import. It differs from `LABEL`, because containers inherit the
+/// labels of their image.
 const IMAGE_LABEL: &str = "LABEL glovebox-test=image";
 
 /// Time for an engine to answer before it counts as absent.
@@ -42,7 +44,9 @@ pub(super) enum ContainerFilter {
 
 impl Docker {
     pub(super) fn at_socket(socket: &Path) -> Self {
-        Self { host: format!("unix://{}", socket.display()) }
+        Self {
+            host: format!("unix://{}", socket.display()),
+        }
     }
 
     pub(super) fn probe(&self) -> Result<()> {
@@ -56,12 +60,22 @@ impl Docker {
     }
 
     pub(super) fn has_image(&self, image: &str) -> bool {
-        command::capture(&mut self.docker(&["image", "inspect", image]), "looking for an image").is_ok()
+        command::capture(
+            &mut self.docker(&["image", "inspect", image]),
+            "looking for an image",
+        )
+        .is_ok()
     }
 
     /// Creates `image` from the tar of a root file system.
     pub(super) fn import(&self, root: &Path, image: &str) -> Result<()> {
-        let mut docker = self.docker(&["import", "--change", IMAGE_LABEL, "--change", "CMD [\"/bin/sh\"]"]);
+        let mut docker = self.docker(&[
+            "import",
+            "--change",
+            IMAGE_LABEL,
+            "--change",
+            "CMD [\"/bin/sh\"]",
+        ]);
         command::capture(docker.arg(root).arg(image), &format!("importing {image}")).map(drop)
     }
 
@@ -75,13 +89,25 @@ impl Docker {
     }
 
     pub(super) fn containers(&self, filter: ContainerFilter) -> Result<Vec<Container>> {
-        let mut docker = self.docker(&["ps", "--all", "--no-trunc", "--format", "{{.ID}} {{.Names}}"]);
+        let mut docker = self.docker(&[
+            "ps",
+            "--all",
+            "--no-trunc",
+            "--format",
+            "{{.ID}} {{.Names}}",
+        ]);
         if let ContainerFilter::Labelled = filter {
             docker.arg("--filter").arg(format!("label={LABEL}"));
         }
-        let lines = command::capture_with_timeout(&mut docker, "listing containers", REMOVAL_TIMEOUT)?;
+        let lines =
+            command::capture_with_timeout(&mut docker, "listing containers", REMOVAL_TIMEOUT)?;
         let parts = lines.lines().filter_map(|line| line.split_once(' '));
-        Ok(parts.map(|(id, name)| Container { id: id.to_owned(), name: name.to_owned() }).collect())
+        Ok(parts
+            .map(|(id, name)| Container {
+                id: id.to_owned(),
+                name: name.to_owned(),
+            })
+            .collect())
     }
 
     pub(super) fn remove(&self, containers: &[Container]) -> Result<()> {
@@ -93,10 +119,14 @@ impl Docker {
         command::capture_with_timeout(&mut docker, "removing containers", REMOVAL_TIMEOUT).map(drop)
     }
 
-    /// Returns a `docker` command. Removes the user's context, which would take precedence over the address.
+    /// Returns a `docker` command. Removes the user's context, which would take precedence over the
+    /// address.
     fn docker(&self, arguments: &[&str]) -> Command {
         let mut docker = Command::new("docker");
-        docker.args(arguments).env("DOCKER_HOST", &self.host).env_remove("DOCKER_CONTEXT");
+        docker
+            .args(arguments)
+            .env("DOCKER_HOST", &self.host)
+            .env_remove("DOCKER_CONTEXT");
         docker
     }
 }

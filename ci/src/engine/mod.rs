@@ -1,6 +1,8 @@
-//! The container engine of the tests: the machine's if it has one, else a private one that is removed on drop.
+//! The container engine of the tests: the machine's if it has one, else a private one that is
+//! removed on drop.
 //!
-//! On the machine's engine only our own images are removed; a private engine is removed with everything in it.
+//! On the machine's engine only our own images are removed; a private engine is removed with
+//! everything in it.
 
 mod daemon;
 mod docker;
@@ -52,9 +54,15 @@ impl ContainerEngine {
         let host = match find_engine() {
             Some(docker) => {
                 let before = docker.containers(ContainerFilter::Labelled)?;
-                EngineHost::Shared { docker, before, imported: Vec::new() }
+                EngineHost::Shared {
+                    docker,
+                    before,
+                    imported: Vec::new(),
+                }
             }
-            None => EngineHost::Private(Daemon::start(ScratchFolder::new_in(&std::env::temp_dir())?)?),
+            None => EngineHost::Private(Daemon::start(ScratchFolder::new_in(
+                &std::env::temp_dir(),
+            )?)?),
         };
         Self::with_images(host, workspace)
     }
@@ -68,13 +76,19 @@ impl ContainerEngine {
     }
 
     fn with_images(host: EngineHost, workspace: &Workspace) -> Result<Self> {
-        let mut engine = Self { host, images: TestImages::default() };
+        let mut engine = Self {
+            host,
+            images: TestImages::default(),
+        };
         let cache = workspace.cache()?;
         for image in TestImage::ALL {
             interrupt::check()?;
             match engine.prepare(image, &cache) {
                 Ok(()) => engine.images.available.push(image),
-                Err(error) => engine.images.missing.push(format!("no image {}: {error:#}", image.name())),
+                Err(error) => engine
+                    .images
+                    .missing
+                    .push(format!("no image {}: {error:#}", image.name())),
             }
         }
         interrupt::check()?;
@@ -94,8 +108,15 @@ impl ContainerEngine {
 
     /// Returns the environment variables by which programs find the engine and its images.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
-        let images = self.images.available.iter().map(|image| (image.variable(), image.name().to_owned()));
-        [("DOCKER_HOST", self.docker().host.clone())].into_iter().chain(images).collect()
+        let images = self
+            .images
+            .available
+            .iter()
+            .map(|image| (image.variable(), image.name().to_owned()));
+        [("DOCKER_HOST", self.docker().host.clone())]
+            .into_iter()
+            .chain(images)
+            .collect()
     }
 
     /// Returns an error message for each image that could not be made.
@@ -124,41 +145,59 @@ impl ContainerEngine {
     }
 }
 
-/// Removes the imported images of a shared engine. Remaining containers are reported, not removed, because they may be
-/// sandboxes of a user.
+/// Removes the imported images of a shared engine. Remaining containers are reported, not removed,
+/// because they may be sandboxes of a user.
 impl Drop for ContainerEngine {
     fn drop(&mut self) {
-        let EngineHost::Shared { docker, imported, .. } = &self.host else { return };
+        let EngineHost::Shared {
+            docker, imported, ..
+        } = &self.host
+        else {
+            return;
+        };
         for image in imported {
-            docker.remove_image(image.name()).unwrap_or_else(|error| report::note(&format!("{error:#}")));
+            docker
+                .remove_image(image.name())
+                .unwrap_or_else(|error| report::note(&format!("{error:#}")));
         }
     }
 }
 
 /// Makes the root file systems of the test images in `cache`, unless an earlier run has.
 pub(crate) fn make_images(cache: &Path) -> Result<()> {
-    TestImage::ALL.into_iter().try_for_each(|image| image.root(cache).map(drop))
+    TestImage::ALL
+        .into_iter()
+        .try_for_each(|image| image.root(cache).map(drop))
 }
 
-/// Returns the first engine that answers: that of `DOCKER_HOST` or that of the default socket. `None` if neither does.
+/// Returns the first engine that answers: that of `DOCKER_HOST` or that of the default socket.
+/// `None` if neither does.
 fn find_engine() -> Option<Docker> {
-    let named = std::env::var("DOCKER_HOST").ok().map(|host| Docker { host });
+    let named = std::env::var("DOCKER_HOST")
+        .ok()
+        .map(|host| Docker { host });
     let default = Path::new(DEFAULT_SOCKET);
     let default = default.exists().then(|| Docker::at_socket(default));
-    named.into_iter().chain(default).find(|docker| match docker.probe() {
-        Ok(()) => true,
-        Err(error) => {
-            report::note(&format!("not used: {error:#}"));
-            false
-        }
-    })
+    named
+        .into_iter()
+        .chain(default)
+        .find(|docker| match docker.probe() {
+            Ok(()) => true,
+            Err(error) => {
+                report::note(&format!("not used: {error:#}"));
+                false
+            }
+        })
 }
 
 /// Runs `cargo ci engine`: a private engine with the images, until ^C.
 pub(crate) fn run(workspace: &Workspace, folder: Option<&Path>) -> Result<()> {
     let mut engine =
         ContainerEngine::private(folder, workspace).context("cannot start a container engine")?;
-    engine.missing_images().iter().for_each(|missing| report::note(missing));
+    engine
+        .missing_images()
+        .iter()
+        .for_each(|missing| report::note(missing));
     for (name, value) in engine.variables() {
         report::print(&format!("export {name}={value}"))?;
     }

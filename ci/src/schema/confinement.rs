@@ -1,7 +1,8 @@
-//! Isolation of a program as user `nobody` in its own mount and process namespaces, so that it cannot change the machine.
+//! Isolation of a program as user `nobody` in its own mount and process namespaces, so that it
+//! cannot change the machine.
 //!
-//! Requires root and permission to create namespaces. The isolated program is killed when its [`IsolatedServer`] is dropped, and
-//! when this program is killed.
+//! Requires root and permission to create namespaces. The isolated program is killed when its
+//! [`IsolatedServer`] is dropped, and when this program is killed.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -37,7 +38,9 @@ impl Confinement {
     /// Creates `root` and runs a program in it as a test.
     pub(super) fn new(root: &Path) -> Result<Self> {
         fs::create_dir(root).with_context(|| format!("cannot create {}", root.display()))?;
-        let confinement = Self { root: root.to_owned() };
+        let confinement = Self {
+            root: root.to_owned(),
+        };
         command::capture(
             &mut confinement.command(Path::new("/bin/sh"), &["-c", ":"]),
             "confining a program",
@@ -48,9 +51,25 @@ impl Confinement {
     /// Returns the isolated command. Its environment is empty, because ours may contain secrets.
     fn command(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
-        command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]);
-        command.args(["sh", "-c", SCRIPT, "confine"]).arg(&self.root).arg(KEY).arg(program).args(arguments);
+        command.env_clear().env(
+            "PATH",
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        );
+        command.args([
+            "--pdeathsig",
+            "KILL",
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ]);
+        command
+            .args(["sh", "-c", SCRIPT, "confine"])
+            .arg(&self.root)
+            .arg(KEY)
+            .arg(program)
+            .args(arguments);
         command
     }
 }
@@ -82,13 +101,19 @@ impl IsolatedServer {
             ],
         );
         command.stdout(Stdio::from(io::stderr()));
-        let mut server = Self { child: command::spawn(&mut command, "starting the action server")?, address };
+        let mut server = Self {
+            child: command::spawn(&mut command, "starting the action server")?,
+            address,
+        };
         let deadline = Instant::now() + START_TIMEOUT;
         while !server.accepts_key() {
             interrupt::check()?;
             server.check_alive()?;
             if Instant::now() >= deadline {
-                bail!("the action server did not answer within {} s", START_TIMEOUT.as_secs());
+                bail!(
+                    "the action server did not answer within {} s",
+                    START_TIMEOUT.as_secs()
+                );
             }
             thread::sleep(POLL_INTERVAL);
         }
@@ -101,7 +126,11 @@ impl IsolatedServer {
 
     /// Returns an error if the server has exited.
     pub(super) fn check_alive(&mut self) -> Result<()> {
-        match self.child.try_wait().context("cannot inspect the action server")? {
+        match self
+            .child
+            .try_wait()
+            .context("cannot inspect the action server")?
+        {
             None => Ok(()),
             Some(status) => bail!("the action server has exited: {status}"),
         }
@@ -131,7 +160,8 @@ impl Drop for IsolatedServer {
     }
 }
 
-/// Returns a free address. Another process could take it before the server does; the race is accepted.
+/// Returns a free address. Another process could take it before the server does; the race is
+/// accepted.
 fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind(("127.0.0.1", 0))?.local_addr()
 }
@@ -145,7 +175,8 @@ mod tests {
     use super::skip::{Requirement, skip};
     use super::*;
 
-    /// Returns the output of `script` in the isolation. `None`, and the test is skipped, if this machine cannot isolate.
+    /// Returns the output of `script` in the isolation. `None`, and the test is skipped, if this
+    /// machine cannot isolate.
     fn output(script: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let confinement = match Confinement::new(&folder.path().join("root")) {
@@ -157,7 +188,11 @@ mod tests {
         };
         let shell = Path::new("/bin/sh");
         Some(
-            command::capture(&mut confinement.command(shell, &["-c", script]), "running the script").unwrap(),
+            command::capture(
+                &mut confinement.command(shell, &["-c", script]),
+                "running the script",
+            )
+            .unwrap(),
         )
     }
 

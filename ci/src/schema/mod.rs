@@ -1,8 +1,9 @@
-//! Step `schema`: schemathesis sends valid and invalid requests, derived from the API's document, to a real server. No
-//! response may be a server error (5xx).
+//! Step `schema`: schemathesis sends valid and invalid requests, derived from the API's document,
+//! to a real server. No response may be a server error (5xx).
 //!
-//! The server executes generated commands, so it is isolated (see [`confinement`]). Every run sends the same requests. The
-//! step is skipped if isolation or schemathesis is unavailable. With `CI=true` that is a failure.
+//! The server executes generated commands, so it is isolated (see [`confinement`]). Every run sends
+//! the same requests. The step is skipped if isolation or schemathesis is unavailable. With
+//! `CI=true` that is a failure.
 
 mod confinement;
 mod document;
@@ -48,5 +49,8 @@ pub(crate) fn install(cache: &Path) -> Result<()> {
 }
 
 fn prepare(workspace: &Workspace, scratch: &ScratchFolder) -> Result<(Confinement, Schemathesis)> {
-    Ok((Confinement::new(&scratch.path().join("root"))?, Schemathesis::install(&workspace.cache()?)?))
+    Ok((
+        Confinement::new(&scratch.path().join("root"))?,
+        Schemathesis::install(&workspace.cache()?)?,
+    ))
 }

@@ -30,19 +30,30 @@ pub(super) struct Schemathesis {
 impl Schemathesis {
     /// Installs schemathesis unless an earlier run has.
     pub(super) fn install(cache: &Path) -> Result<Self> {
-        let packages =
-            install_once(cache, "schemathesis", REQUIREMENTS, |folder| pip_install(folder, REQUIREMENTS))?;
+        let packages = install_once(cache, "schemathesis", REQUIREMENTS, |folder| {
+            pip_install(folder, REQUIREMENTS)
+        })?;
         Ok(Self { packages })
     }
 
     /// Sends the requests derived from `document` and returns a summary.
-    pub(super) fn run(&self, document: &Path, server: &IsolatedServer, scratch: &Path) -> Result<String> {
+    pub(super) fn run(
+        &self,
+        document: &Path,
+        server: &IsolatedServer,
+        scratch: &Path,
+    ) -> Result<String> {
         let summary = scratch.join("summary.json");
         let mut tests = Command::new("python3");
         tests.args(["-m", "schemathesis.cli", "run"]).arg(document);
         tests.args(["--url", &format!("http://{}", server.address())]);
         tests.args(["--header", &format!("{KEY_HEADER}: {KEY}")]);
-        tests.args(["--checks", "not_a_server_error", "--phases", "examples,coverage,fuzzing"]);
+        tests.args([
+            "--checks",
+            "not_a_server_error",
+            "--phases",
+            "examples,coverage,fuzzing",
+        ]);
         tests.args([
             "--seed",
             "1",
@@ -55,10 +66,22 @@ impl Schemathesis {
         ]);
         // Health checks measure time, which is not meaningful on a busy machine.
         tests.args(["--suppress-health-check", "all"]);
-        tests.args(["--request-timeout", "20", "--max-failures", MAX_FAILURES, "--no-shrink", "--no-color"]);
-        tests.args(["--report", "json", "--report-json-path"]).arg(&summary);
+        tests.args([
+            "--request-timeout",
+            "20",
+            "--max-failures",
+            MAX_FAILURES,
+            "--no-shrink",
+            "--no-color",
+        ]);
+        tests
+            .args(["--report", "json", "--report-json-path"])
+            .arg(&summary);
         // It writes files to its working directory.
-        tests.current_dir(scratch).env("PYTHONPATH", &self.packages).env("PYTHONHASHSEED", "0");
+        tests
+            .current_dir(scratch)
+            .env("PYTHONPATH", &self.packages)
+            .env("PYTHONHASHSEED", "0");
         let (status, report) = command::capture_with_status(&mut tests, "running schemathesis")?;
         if !status.success() {
             bail!("schemathesis: {status}\n{}", findings(&report));
@@ -72,7 +95,10 @@ impl Schemathesis {
 fn findings(report: &str) -> String {
     let mut in_findings = false;
     let parts = report.lines().filter(|line| {
-        if let Some(title) = line.strip_prefix("===").map(|line| line.trim_matches(['=', ' '])) {
+        if let Some(title) = line
+            .strip_prefix("===")
+            .map(|line| line.trim_matches(['=', ' ']))
+        {
             in_findings = ["FAILURES", "ERRORS"].contains(&title);
         }
         in_findings
@@ -83,20 +109,32 @@ fn findings(report: &str) -> String {
     }
     let omitted = lines.len().saturating_sub(MAX_REPORT_LINES);
     lines.truncate(MAX_REPORT_LINES);
-    let rest = if omitted > 0 { format!("\n… and {omitted} more lines") } else { String::new() };
+    let rest = if omitted > 0 {
+        format!("\n… and {omitted} more lines")
+    } else {
+        String::new()
+    };
     lines.join("\n") + &rest
 }
 
-/// Describes what was tested, and lists the operations that rejected every request, since these were not exercised. Returns an
-/// error if an operation was skipped.
+/// Describes what was tested, and lists the operations that rejected every request, since these
+/// were not exercised. Returns an error if an operation was skipped.
 fn summarize(summary: &Value) -> Result<String> {
-    let number = |pointer: &str| summary.pointer(pointer).and_then(Value::as_u64).context(pointer.to_owned());
+    let number = |pointer: &str| {
+        summary
+            .pointer(pointer)
+            .and_then(Value::as_u64)
+            .context(pointer.to_owned())
+    };
     let (all, tested) = (number("/operations/total")?, number("/operations/tested")?);
     if tested != all || all == 0 {
         bail!("schemathesis tested {tested} of {all} operations");
     }
     let cases = number("/test_cases/generated")?;
-    let rates = summary.get("valid_rates").and_then(Value::as_object).context("/valid_rates")?;
+    let rates = summary
+        .get("valid_rates")
+        .and_then(Value::as_object)
+        .context("/valid_rates")?;
     let rejecting: Vec<&str> = rates
         .iter()
         .filter(|(_, phases)| !has_accepted(phases))
@@ -107,13 +145,17 @@ fn summarize(summary: &Value) -> Result<String> {
     } else {
         format!("; all were rejected by {}", rejecting.join(", "))
     };
-    Ok(format!("{cases} requests of {tested} operations, no server errors{suffix}"))
+    Ok(format!(
+        "{cases} requests of {tested} operations, no server errors{suffix}"
+    ))
 }
 
 /// Whether any request of any phase was accepted.
 fn has_accepted(phases: &Value) -> bool {
     let count = |phase: &Value| phase.get("accepted").and_then(Value::as_u64);
-    phases.as_object().is_some_and(|phases| phases.values().filter_map(count).any(|count| count > 0))
+    phases
+        .as_object()
+        .is_some_and(|phases| phases.values().filter_map(count).any(|count| count > 0))
 }
 
 #[cfg(test)]
@@ -124,9 +166,11 @@ mod tests {
 
     #[test]
     fn report_is_reduced_to_failures_and_errors() {
-        let report =
-            "noise\n=== FAILURES ===\n__ GET /x __\n1. it failed\n=== WARNINGS ===\nnoise\n=== SUMMARY ===\n";
-        assert_eq!(findings(report), "=== FAILURES ===\n__ GET /x __\n1. it failed");
+        let report = "noise\n=== FAILURES ===\n__ GET /x __\n1. it failed\n=== WARNINGS ===\nnoise\n=== SUMMARY ===\n";
+        assert_eq!(
+            findings(report),
+            "=== FAILURES ===\n__ GET /x __\n1. it failed"
+        );
         assert_eq!(findings("no sections"), "no sections");
         let long = format!("=== ERRORS ===\n{}", "line\n".repeat(100));
         assert!(findings(&long).ends_with("line\n… and 41 more lines"));
@@ -143,6 +187,9 @@ mod tests {
         };
         let expected = "70 requests of 3 operations, no server errors; all were rejected by GET /y";
         assert_eq!(summarize(&summary(3)).unwrap(), expected);
-        assert_eq!(summarize(&summary(2)).unwrap_err().to_string(), "schemathesis tested 2 of 3 operations");
+        assert_eq!(
+            summarize(&summary(2)).unwrap_err().to_string(),
+            "schemathesis tested 2 of 3 operations"
+        );
     }
 }

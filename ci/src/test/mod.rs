@@ -1,6 +1,7 @@
 //! Step `test`: runs all tests, and fails if they leave containers or processes behind.
 //!
-//! Without a container engine the tests that need one are skipped with a note. With `CI=true` that is a failure.
+//! Without a container engine the tests that need one are skipped with a note. With `CI=true` that
+//! is a failure.
 
 pub(crate) mod packages;
 mod results;
@@ -30,8 +31,8 @@ const SERVER: &str = "action-server";
 /// Variable with the path of `glovebox`, for tests and benchmarks.
 pub(crate) const PROGRAM_VARIABLE: &str = "GLOVEBOX_TEST_BINARY";
 
-/// Tests that run concurrently on each core. Most of them wait for containers, programs and timeouts: with one for each core, the
-/// cores are idle for two fifths of the time.
+/// Tests that run concurrently on each core. Most of them wait for containers, programs and
+/// timeouts: with one for each core, the cores are idle for two fifths of the time.
 const TESTS_PER_CORE: usize = 2;
 
 /// Time for terminated processes to exit before they count as left behind.
@@ -49,7 +50,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
         }
     };
     let tests = run_tests(workspace, engine.as_ref(), packages.as_deref());
-    let containers = engine.as_ref().map_or(Ok(Vec::new()), ContainerEngine::remaining_containers);
+    let containers = engine
+        .as_ref()
+        .map_or(Ok(Vec::new()), ContainerEngine::remaining_containers);
     drop(engine);
     let processes = servers_left(&before);
     let (tests, results) = match tests {
@@ -67,8 +70,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Notes> {
 
 /// Combines all failures into one error: a failed test often explains what was left behind.
 fn combine_failures(results: [Result<()>; 3]) -> Result<()> {
-    let faults: Vec<String> =
-        results.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    let faults: Vec<String> = results
+        .into_iter()
+        .filter_map(Result::err)
+        .map(|error| format!("{error:#}"))
+        .collect();
     match faults.as_slice() {
         [] => Ok(()),
         faults => bail!("{}", faults.join("; ")),
@@ -104,11 +110,19 @@ fn run_tests(
     packages: Option<&Path>,
 ) -> Result<Notes> {
     let mut tests = workspace.cargo();
-    let has_nextest =
-        command::capture(workspace.cargo().args(["nextest", "--version"]), "looking for nextest").is_ok();
+    let has_nextest = command::capture(
+        workspace.cargo().args(["nextest", "--version"]),
+        "looking for nextest",
+    )
+    .is_ok();
     if has_nextest {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        tests.args(["nextest", "run", "--test-threads", &(cores * TESTS_PER_CORE).to_string()]);
+        tests.args([
+            "nextest",
+            "run",
+            "--test-threads",
+            &(cores * TESTS_PER_CORE).to_string(),
+        ]);
     } else {
         tests.arg("test");
     }

@@ -16,10 +16,22 @@ const SLOW_TESTS: &[(&str, &str)] = &[
         "proxy_works_on_both_wires_and_its_errors_are_classified",
         "LiteLLM is installed first, and loads for ten seconds",
     ),
-    ("small_model_streams_counts_and_calls_tools", "a model runs on the processor"),
-    ("shell::tests::lost_reports::", "the shell is given up only after its timeout of 25 s"),
-    ("browser::hostile::", "pages run into the timeouts of actions, which are 15 to 30 s"),
-    ("host_killed::", "twenty hosts are killed, and their sandboxes outlive them"),
+    (
+        "small_model_streams_counts_and_calls_tools",
+        "a model runs on the processor",
+    ),
+    (
+        "shell::tests::lost_reports::",
+        "the shell is given up only after its timeout of 25 s",
+    ),
+    (
+        "browser::hostile::",
+        "pages run into the timeouts of actions, which are 15 to 30 s",
+    ),
+    (
+        "host_killed::",
+        "twenty hosts are killed, and their sandboxes outlive them",
+    ),
 ];
 
 /// What the report says.
@@ -33,7 +45,8 @@ pub(super) struct TestResults {
 
 impl TestResults {
     pub(super) fn read(report: &Path) -> Result<Self> {
-        let text = fs::read_to_string(report).with_context(|| format!("cannot read {}", report.display()))?;
+        let text = fs::read_to_string(report)
+            .with_context(|| format!("cannot read {}", report.display()))?;
         Self::parse(&text).with_context(|| format!("cannot parse {}", report.display()))
     }
 
@@ -42,7 +55,9 @@ impl TestResults {
         let mut reader = Reader::from_str(text);
         loop {
             match reader.read_event()? {
-                Event::Start(element) | Event::Empty(element) if element.name().as_ref() == b"testcase" => {
+                Event::Start(element) | Event::Empty(element)
+                    if element.name().as_ref() == b"testcase" =>
+                {
                     results.add(&element)?;
                 }
                 Event::Eof => return Ok(results),
@@ -53,9 +68,12 @@ impl TestResults {
 
     fn add(&mut self, case: &BytesStart<'_>) -> Result<()> {
         let attribute = |name| -> Result<String> {
-            let attribute =
-                case.try_get_attribute(name)?.with_context(|| format!("a test without {name}"))?;
-            Ok(attribute.normalized_value(XmlVersion::Implicit1_0)?.into_owned())
+            let attribute = case
+                .try_get_attribute(name)?
+                .with_context(|| format!("a test without {name}"))?;
+            Ok(attribute
+                .normalized_value(XmlVersion::Implicit1_0)?
+                .into_owned())
         };
         let (name, seconds) = (attribute("name")?, attribute("time")?.parse()?);
         self.count += 1;
@@ -67,7 +85,9 @@ impl TestResults {
 
     pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let slow = self.slow.iter().map(|(name, seconds)| {
-            format!("slow: {name} took {seconds:.0} s, and ci/src/test/results.rs has no reason for it")
+            format!(
+                "slow: {name} took {seconds:.0} s, and ci/src/test/results.rs has no reason for it"
+            )
         });
         [format!("{} tests", self.count)].into_iter().chain(slow)
     }
@@ -85,7 +105,10 @@ mod tests {
             <testcase name="b::slow" classname="a" time="20.4"/>
             <testcase name="host_killed::x" classname="a" time="60.0"/>
             </testsuite></testsuites>"#;
-        let expected = TestResults { count: 3, slow: vec![("b::slow".to_owned(), 20.4)] };
+        let expected = TestResults {
+            count: 3,
+            slow: vec![("b::slow".to_owned(), 20.4)],
+        };
         assert_eq!(TestResults::parse(report).unwrap(), expected);
     }
 }

@@ -1,4 +1,5 @@
-//! Tests that were skipped because the machine lacks something. They pass, and name themselves in a list (`tests/skip.rs`).
+//! Tests that were skipped because the machine lacks something. They pass, and name themselves in a
+//! list (`tests/skip.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +12,20 @@ pub(super) fn notes(list: &str) -> Vec<String> {
     // A set, because a test may need the same in several places.
     for line in list.lines().collect::<BTreeSet<_>>() {
         let mut fields = line.splitn(3, '\t');
-        if let (Some(needed), Some(binary), Some(test)) = (fields.next(), fields.next(), fields.next()) {
-            *suites.entry(needed).or_default().entry(suite(binary, test)).or_default() += 1;
+        if let (Some(needed), Some(binary), Some(test)) =
+            (fields.next(), fields.next(), fields.next())
+        {
+            *suites
+                .entry(needed)
+                .or_default()
+                .entry(suite(binary, test))
+                .or_default() += 1;
         }
     }
-    suites.into_iter().map(|(needed, suites)| note(needed, &suites)).collect()
+    suites
+        .into_iter()
+        .map(|(needed, suites)| note(needed, &suites))
+        .collect()
 }
 
 /// The first module of a test in the binary of many suites, else the binary.
@@ -28,8 +38,14 @@ fn suite(binary: &str, test: &str) -> String {
 
 fn note(needed: &str, suites: &BTreeMap<String, usize>) -> String {
     let total: usize = suites.values().sum();
-    let suites: Vec<String> = suites.iter().map(|(suite, count)| format!("{suite} {count}")).collect();
-    format!("skipped {total} tests that need {needed}: {}", suites.join(", "))
+    let suites: Vec<String> = suites
+        .iter()
+        .map(|(suite, count)| format!("{suite} {count}"))
+        .collect();
+    format!(
+        "skipped {total} tests that need {needed}: {}",
+        suites.join(", ")
+    )
 }
 
 #[cfg(test)]

@@ -25,8 +25,9 @@ pub struct AuditEntry {
     pub action: String,
     /// The conversation that it was done to.
     pub conversation: Option<ConversationId>,
-    /// The status of the response; of an action of a socket, the one that the same request would have; 499 if the client was gone
-    /// first. `None` for commands, of which only successful ones are recorded.
+    /// The status of the response; of an action of a socket, the one that the same request would
+    /// have; 499 if the client was gone first. `None` for commands, of which only successful ones
+    /// are recorded.
     pub status: Option<u16>,
 }
 
@@ -51,7 +52,14 @@ impl From<Option<&Caller>> for AuditActor {
         match caller {
             None => Self::Unknown,
             Some(Caller { user: None, .. }) => Self::Operator,
-            Some(Caller { user: Some(name), key, .. }) => Self::User { name: name.clone(), key: key.clone() },
+            Some(Caller {
+                user: Some(name),
+                key,
+                ..
+            }) => Self::User {
+                name: name.clone(),
+                key: key.clone(),
+            },
         }
     }
 }
@@ -79,7 +87,11 @@ pub trait AuditStore: Send + Sync {
     /// Appends entries in this order, and removes the oldest beyond `max`. Atomic.
     async fn append_all(&self, entries: &[AuditEntry], max: u64) -> Result<(), StoreFailure>;
 
-    /// Returns at most `limit` entries with their numbers, which increase from 1 and may have gaps: those that follow the entry with the
-    /// number `after`, or all if it is 0.
-    async fn read_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, AuditEntry)>, StoreFailure>;
+    /// Returns at most `limit` entries with their numbers, which increase from 1 and may have gaps:
+    /// those that follow the entry with the number `after`, or all if it is 0.
+    async fn read_after(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditEntry)>, StoreFailure>;
 }

@@ -30,7 +30,10 @@ pub struct Authenticator {
 impl Authenticator {
     /// Creates an authenticator with the operator's key.
     pub fn new(store: Arc<dyn AccountStore>, operator_key: &SecretString) -> Self {
-        Self { store, operator_key: SecretHash::new(operator_key.expose_secret().as_bytes()) }
+        Self {
+            store,
+            operator_key: SecretHash::new(operator_key.expose_secret().as_bytes()),
+        }
     }
 
     /// Returns the caller with a key. `None` if no user has it, or it has expired.
@@ -38,17 +41,21 @@ impl Authenticator {
     /// # Errors
     /// [`AccountError::Store`].
     pub async fn with_key(&self, key: &[u8]) -> Result<Option<Caller>, AccountError> {
-        // Hashes are compared, so that the time does not depend on the number of correct characters.
+        // Hashes are compared, so that the time does not depend on the number of correct
+        // characters.
         let hash = SecretHash::new(key);
         if hash == self.operator_key {
             return Ok(Some(Caller::operator(Credential::Operator)));
         }
-        let Some(key) = self.store.find_key(&hash).await? else { return Ok(None) };
+        let Some(key) = self.store.find_key(&hash).await? else {
+            return Ok(None);
+        };
         let credential = Credential::Key(key.id.clone());
         self.with_stored_key(key, credential).await
     }
 
-    /// Returns the caller with a token of a session. `None` if the session has ended, or its key is revoked or expired.
+    /// Returns the caller with a token of a session. `None` if the session has ended, or its key is
+    /// revoked or expired.
     ///
     /// # Errors
     /// [`AccountError::Store`].
@@ -60,7 +67,10 @@ impl Authenticator {
     ///
     /// # Errors
     /// [`AccountError::Store`].
-    pub async fn with_credential(&self, credential: &Credential) -> Result<Option<Caller>, AccountError> {
+    pub async fn with_credential(
+        &self,
+        credential: &Credential,
+    ) -> Result<Option<Caller>, AccountError> {
         match credential {
             Credential::Operator => Ok(Some(Caller::operator(Credential::Operator))),
             Credential::Key(id) => match self.store.key(id).await? {
@@ -71,14 +81,18 @@ impl Authenticator {
         }
     }
 
-    /// Starts a session, and returns its token. It ends after [`SESSION_LIFETIME`], or with the key of the caller.
+    /// Starts a session, and returns its token. It ends after [`SESSION_LIFETIME`], or with the key
+    /// of the caller.
     ///
     /// # Errors
     /// [`AccountError::NoRandomBytes`] or [`AccountError::Store`].
     pub async fn start_session(&self, caller: &Caller) -> Result<SecretString, AccountError> {
         let token = random_text()?;
         let now = unix_now();
-        let key = caller.key.as_ref().map_or_else(|| self.operator_fingerprint(), ToString::to_string);
+        let key = caller
+            .key
+            .as_ref()
+            .map_or_else(|| self.operator_fingerprint(), ToString::to_string);
         let session = Session {
             hash: SecretHash::new(token.as_bytes()),
             key,
@@ -108,7 +122,9 @@ impl Authenticator {
             return Ok(Some(Caller::operator(credential)));
         }
         // An earlier key of the operator is no id.
-        let Ok(id) = session.key.parse() else { return Ok(None) };
+        let Ok(id) = session.key.parse() else {
+            return Ok(None);
+        };
         match self.store.key(&id).await? {
             Some(key) => self.with_stored_key(key, credential).await,
             None => Ok(None),
@@ -125,18 +141,33 @@ impl Authenticator {
         if key.is_expired(now) {
             return Ok(None);
         }
-        if key.last_used_at.is_none_or(|last| last + LAST_USED_RESOLUTION.as_secs() <= now) {
+        if key
+            .last_used_at
+            .is_none_or(|last| last + LAST_USED_RESOLUTION.as_secs() <= now)
+        {
             self.store.record_use(&key.id, now).await?;
         }
-        let Key { id, user, scope, .. } = key;
-        Ok(Some(Caller { user: Some(user), scope, key: Some(id), credential }))
+        let Key {
+            id, user, scope, ..
+        } = key;
+        Ok(Some(Caller {
+            user: Some(user),
+            scope,
+            key: Some(id),
+            credential,
+        }))
     }
 
-    /// Identifies the operator's key in sessions, which end when it changes. Hashed twice, so that it is not the hash that
-    /// the server compares keys with.
+    /// Identifies the operator's key in sessions, which end when it changes. Hashed twice, so that
+    /// it is not the hash that the server compares keys with.
     fn operator_fingerprint(&self) -> String {
-        let hash =
-            SecretHash::new(&[b"sessions of the operator".as_slice(), self.operator_key.as_bytes()].concat());
+        let hash = SecretHash::new(
+            &[
+                b"sessions of the operator".as_slice(),
+                self.operator_key.as_bytes(),
+            ]
+            .concat(),
+        );
         format!("operator-{}", hex::encode(hash.as_bytes()))
     }
 }

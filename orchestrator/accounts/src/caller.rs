@@ -21,7 +21,8 @@ pub struct Caller {
     pub credential: Credential,
 }
 
-/// What authenticated a caller, without the secret. Its text is used to find out later whether it is still valid.
+/// What authenticated a caller, without the secret. Its text is used to find out later whether it
+/// is still valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     /// The operator's key.
@@ -40,7 +41,12 @@ pub struct InvalidCredential;
 impl Caller {
     /// Returns the operator, authenticated with the operator's key or a session.
     pub(crate) fn operator(credential: Credential) -> Self {
-        Self { user: None, scope: KeyScope::Write, key: None, credential }
+        Self {
+            user: None,
+            scope: KeyScope::Write,
+            key: None,
+            credential,
+        }
     }
 
     /// Whether the caller may see what this owner has. The operator sees everything.
@@ -88,13 +94,19 @@ mod tests {
     #[test]
     fn text_of_a_credential_is_parsed_again() {
         let key = "0123456789ab".parse().unwrap();
-        for credential in
-            [Credential::Operator, Credential::Key(key), Credential::Session(SecretHash::new(b"token"))]
-        {
+        for credential in [
+            Credential::Operator,
+            Credential::Key(key),
+            Credential::Session(SecretHash::new(b"token")),
+        ] {
             assert_eq!(credential.to_string().parse(), Ok(credential));
         }
         for wrong in ["", "operator-", "key-", "key-x", "session-00", "user-a"] {
-            assert_eq!(wrong.parse::<Credential>(), Err(InvalidCredential), "{wrong}");
+            assert_eq!(
+                wrong.parse::<Credential>(),
+                Err(InvalidCredential),
+                "{wrong}"
+            );
         }
     }
 
@@ -102,7 +114,10 @@ mod tests {
     fn user_sees_only_own_conversations_and_operator_all() {
         let [ada, ben] = ["ada", "ben"].map(|name| name.parse::<UserId>().unwrap());
         let operator = Caller::operator(Credential::Operator);
-        let user = Caller { user: Some(ada.clone()), ..operator.clone() };
+        let user = Caller {
+            user: Some(ada.clone()),
+            ..operator.clone()
+        };
         for (owner, expected) in [(Some(&ada), true), (Some(&ben), false), (None, false)] {
             assert_eq!(user.may_see(owner), expected, "{owner:?}");
             assert!(operator.may_see(owner));

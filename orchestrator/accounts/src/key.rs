@@ -19,7 +19,8 @@ const SECRET_BYTES: usize = 32;
 /// Number of bytes of the hash that are the id.
 const ID_BYTES: usize = 6;
 
-/// What a key allows with the conversations and settings of its user. A later one includes the earlier ones.
+/// What a key allows with the conversations and settings of its user. A later one includes the
+/// earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeyScope {
     /// Reads, and follows streams. Starts and changes nothing, and reaches no port of a sandbox.
@@ -57,7 +58,9 @@ pub struct InvalidKeyId;
 
 impl KeyId {
     pub(crate) fn new(hash: &SecretHash) -> Self {
-        Self(hex::encode(hash.as_bytes().get(..ID_BYTES).unwrap_or_default()))
+        Self(hex::encode(
+            hash.as_bytes().get(..ID_BYTES).unwrap_or_default(),
+        ))
     }
 
     /// Returns the id as text.
@@ -126,7 +129,14 @@ impl NewKey {
         let secret = SecretString::from(format!("{KEY_PREFIX}{}", random_text()?));
         let hash = SecretHash::new(secret.expose_secret().as_bytes());
         let id = KeyId::new(&hash);
-        let key = Key { id, user, scope, created_at, expires_at, last_used_at: None };
+        let key = Key {
+            id,
+            user,
+            scope,
+            created_at,
+            expires_at,
+            last_used_at: None,
+        };
         Ok((Self { secret, key }, hash))
     }
 }
@@ -134,7 +144,9 @@ impl NewKey {
 /// Returns a random text of 64 hexadecimal digits.
 pub(crate) fn random_text() -> Result<String, AccountError> {
     let mut bytes = [0; SECRET_BYTES];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| AccountError::NoRandomBytes)?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| AccountError::NoRandomBytes)?;
     Ok(hex::encode(bytes))
 }
 
@@ -144,18 +156,28 @@ mod tests {
 
     #[test]
     fn keys_are_random_and_have_the_id_of_their_hash() {
-        let generate = || NewKey::generate("ada".parse().unwrap(), KeyScope::Read, 0, Some(2)).unwrap();
+        let generate =
+            || NewKey::generate("ada".parse().unwrap(), KeyScope::Read, 0, Some(2)).unwrap();
         let [(first, hash), (second, _)] = [generate(), generate()];
         assert_ne!(first.secret.expose_secret(), second.secret.expose_secret());
         assert_eq!(first.secret.expose_secret().len(), KEY_PREFIX.len() + 64);
         assert_eq!(first.key.id.as_str().parse(), Ok(first.key.id.clone()));
         assert!(hex::encode(hash.as_bytes()).starts_with(first.key.id.as_str()));
-        assert_eq!([0, 1, 2, 3].map(|now| first.key.is_expired(now)), [false, false, true, true]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|now| first.key.is_expired(now)),
+            [false, false, true, true]
+        );
     }
 
     #[test]
     fn id_of_a_key_is_12_hexadecimal_digits() {
-        for wrong in ["", "0123456789a", "0123456789abc", "0123456789aB", "0123456789ag"] {
+        for wrong in [
+            "",
+            "0123456789a",
+            "0123456789abc",
+            "0123456789aB",
+            "0123456789ag",
+        ] {
             assert_eq!(wrong.parse::<KeyId>(), Err(InvalidKeyId), "{wrong}");
         }
     }

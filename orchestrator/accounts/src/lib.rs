@@ -1,11 +1,12 @@
 //! Users of a server, the API keys that they authenticate with, and the sessions of their browsers.
 //!
-//! [`Users`] administers users and keys. [`Authenticator`] finds the [`Caller`] of a request by its key or session. Both read the
-//! store each time, so that another process can add and revoke keys while a server runs.
+//! [`Users`] administers users and keys. [`Authenticator`] finds the [`Caller`] of a request by its
+//! key or session. Both read the store each time, so that another process can add and revoke keys
+//! while a server runs.
 //!
-//! The operator is no user: the operator's key is in the configuration of the server, guards everything, and works without any
-//! user. A key is shown once. Its hash is stored, and finds it again: keys are random and 256 bits long, so that a fast
-//! hash suffices.
+//! The operator is no user: the operator's key is in the configuration of the server, guards
+//! everything, and works without any user. A key is shown once. Its hash is stored, and finds it
+//! again: keys are random and 256 bits long, so that a fast hash suffices.
 //!
 //! An [`AuditStore`] keeps who changed what.
 //!

@@ -1,4 +1,5 @@
-//! Everything that a store has of users and keys, for copies to another store. Sessions are not part of it.
+//! Everything that a store has of users and keys, for copies to another store. Sessions are not
+//! part of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +60,10 @@ impl AccountRecords {
     pub fn new(users: Vec<User>, keys: Vec<KeyRecord>) -> Result<Self, InvalidRecords> {
         let mut key_counts = BTreeMap::new();
         for user in &users {
-            if key_counts.insert(&user.name, user.removed_at.is_none().then_some(0)).is_some() {
+            if key_counts
+                .insert(&user.name, user.removed_at.is_none().then_some(0))
+                .is_some()
+            {
                 return Err(InvalidRecords::RepeatedUser(user.name.clone()));
             }
         }
@@ -93,9 +97,20 @@ impl AccountRecords {
     #[must_use]
     pub fn without(&self, existing: &[User]) -> Self {
         let existing: BTreeSet<_> = existing.iter().map(|user| &user.name).collect();
-        let users = self.users.iter().filter(|user| !existing.contains(&user.name)).cloned();
-        let keys = self.keys.iter().filter(|record| !existing.contains(&record.key.user)).cloned();
-        Self { users: users.collect(), keys: keys.collect() }
+        let users = self
+            .users
+            .iter()
+            .filter(|user| !existing.contains(&user.name))
+            .cloned();
+        let keys = self
+            .keys
+            .iter()
+            .filter(|record| !existing.contains(&record.key.user))
+            .cloned();
+        Self {
+            users: users.collect(),
+            keys: keys.collect(),
+        }
     }
 }
 
@@ -105,7 +120,11 @@ mod tests {
     use crate::key::{KeyScope, NewKey};
 
     fn user(name: &str, removed_at: Option<u64>) -> User {
-        User { name: name.parse().unwrap(), created_at: 1, removed_at }
+        User {
+            name: name.parse().unwrap(),
+            created_at: 1,
+            removed_at,
+        }
     }
 
     fn key(name: &str) -> KeyRecord {
@@ -123,11 +142,31 @@ mod tests {
         let many: Vec<_> = (0..=MAX_KEYS).map(|_| key("ada")).collect();
         let name = ada.name.clone();
         for (users, keys, expected) in [
-            (vec![ada.clone(), ada.clone()], vec![], InvalidRecords::RepeatedUser(name.clone())),
-            (vec![ada.clone(), ben], vec![removed.clone()], InvalidRecords::NoUser(removed.key.id)),
-            (vec![], vec![own.clone()], InvalidRecords::NoUser(own.key.id.clone())),
-            (vec![ada.clone()], vec![forged], InvalidRecords::WrongId(own.key.id.clone())),
-            (vec![ada.clone()], vec![own.clone(), own.clone()], InvalidRecords::WrongId(own.key.id)),
+            (
+                vec![ada.clone(), ada.clone()],
+                vec![],
+                InvalidRecords::RepeatedUser(name.clone()),
+            ),
+            (
+                vec![ada.clone(), ben],
+                vec![removed.clone()],
+                InvalidRecords::NoUser(removed.key.id),
+            ),
+            (
+                vec![],
+                vec![own.clone()],
+                InvalidRecords::NoUser(own.key.id.clone()),
+            ),
+            (
+                vec![ada.clone()],
+                vec![forged],
+                InvalidRecords::WrongId(own.key.id.clone()),
+            ),
+            (
+                vec![ada.clone()],
+                vec![own.clone(), own.clone()],
+                InvalidRecords::WrongId(own.key.id),
+            ),
             (vec![ada], many, InvalidRecords::TooManyKeys(name)),
         ] {
             assert_eq!(AccountRecords::new(users, keys), Err(expected));
@@ -136,10 +175,18 @@ mod tests {
 
     #[test]
     fn keys_of_existing_users_are_not_missing() {
-        let records =
-            AccountRecords::new(vec![user("ada", None), user("ben", None)], vec![key("ada"), key("ben")]);
+        let records = AccountRecords::new(
+            vec![user("ada", None), user("ben", None)],
+            vec![key("ada"), key("ben")],
+        );
         let missing = records.unwrap().without(&[user("ada", Some(1))]);
         assert_eq!(missing.users(), [user("ben", None)]);
-        assert!(missing.keys().iter().map(|record| record.key.user.as_str()).eq(["ben"]));
+        assert!(
+            missing
+                .keys()
+                .iter()
+                .map(|record| record.key.user.as_str())
+                .eq(["ben"])
+        );
     }
 }

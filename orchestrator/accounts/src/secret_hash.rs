@@ -4,7 +4,8 @@ use std::fmt;
 
 use ring::digest::{SHA256, digest};
 
-/// The SHA-256 hash of a key or of a session's token. Finds it in a store, but does not authenticate.
+/// The SHA-256 hash of a key or of a session's token. Finds it in a store, but does not
+/// authenticate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretHash([u8; 32]);
 

@@ -31,11 +31,14 @@ impl Users {
     /// Adds a user.
     ///
     /// # Errors
-    /// [`AccountError::InvalidName`], [`AccountError::UserExists`], [`AccountError::UserRemoved`] or [`AccountError::Store`].
+    /// [`AccountError::InvalidName`], [`AccountError::UserExists`], [`AccountError::UserRemoved`]
+    /// or [`AccountError::Store`].
     pub async fn add(&self, name: &UserId) -> Result<(), AccountError> {
         check_name(name)?;
         match self.store.user(name).await? {
-            Some(User { removed_at: None, .. }) => Err(AccountError::UserExists(name.clone())),
+            Some(User {
+                removed_at: None, ..
+            }) => Err(AccountError::UserExists(name.clone())),
             Some(_) => Err(AccountError::UserRemoved(name.clone())),
             None => Ok(self.store.put_user(name, unix_now()).await?),
         }
@@ -47,7 +50,9 @@ impl Users {
     /// [`AccountError::UnknownUser`], [`AccountError::UserExists`] or [`AccountError::Store`].
     pub async fn restore(&self, name: &UserId) -> Result<(), AccountError> {
         match self.store.user(name).await? {
-            Some(User { removed_at: None, .. }) => Err(AccountError::UserExists(name.clone())),
+            Some(User {
+                removed_at: None, ..
+            }) => Err(AccountError::UserExists(name.clone())),
             Some(_) => Ok(self.store.put_user(name, unix_now()).await?),
             None => Err(AccountError::UnknownUser(name.clone())),
         }
@@ -77,7 +82,8 @@ impl Users {
     /// Adds a key of a user, which expires after `lifetime`, or never.
     ///
     /// # Errors
-    /// [`AccountError::UnknownUser`], [`AccountError::TooManyKeys`], [`AccountError::NoRandomBytes`] or [`AccountError::Store`].
+    /// [`AccountError::UnknownUser`], [`AccountError::TooManyKeys`],
+    /// [`AccountError::NoRandomBytes`] or [`AccountError::Store`].
     pub async fn add_key(
         &self,
         user: &UserId,
@@ -91,9 +97,12 @@ impl Users {
             return Ok(new);
         }
         match self.store.user(user).await? {
-            Some(User { removed_at: None, .. }) => {
-                Err(AccountError::TooManyKeys { user: user.clone(), max: MAX_KEYS })
-            }
+            Some(User {
+                removed_at: None, ..
+            }) => Err(AccountError::TooManyKeys {
+                user: user.clone(),
+                max: MAX_KEYS,
+            }),
             _ => Err(AccountError::UnknownUser(user.clone())),
         }
     }
@@ -104,7 +113,11 @@ impl Users {
     /// [`AccountError::UnknownUser`] or [`AccountError::Store`].
     pub async fn keys(&self, user: Option<&UserId>) -> Result<Vec<Key>, AccountError> {
         if let Some(name) = user
-            && self.store.user(name).await?.is_none_or(|user| user.removed_at.is_some())
+            && self
+                .store
+                .user(name)
+                .await?
+                .is_none_or(|user| user.removed_at.is_some())
         {
             return Err(AccountError::UnknownUser(name.clone()));
         }
@@ -133,5 +146,9 @@ fn check_name(name: &UserId) -> Result<(), AccountError> {
         && text.starts_with(|first: char| first.is_ascii_lowercase())
         && !text.contains(|character: char| character.is_ascii_uppercase());
     let is_valid = is_valid && !RESERVED_NAMES.contains(&text);
-    if is_valid { Ok(()) } else { Err(AccountError::InvalidName(text.to_owned())) }
+    if is_valid {
+        Ok(())
+    } else {
+        Err(AccountError::InvalidName(text.to_owned()))
+    }
 }

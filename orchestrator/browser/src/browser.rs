@@ -1,6 +1,8 @@
-//! Client of the browser's debugging protocol: calls and their responses, and the tabs as reported by events.
+//! Client of the browser's debugging protocol: calls and their responses, and the tabs as reported
+//! by events.
 //!
-//! A call handles the events that arrive before its response. [`Browser::handle_event`] handles them while no call is pending.
+//! A call handles the events that arrive before its response. [`Browser::handle_event`] handles
+//! them while no call is pending.
 
 use std::time::Duration;
 
@@ -78,24 +80,46 @@ impl Browser {
     /// Attaches to a running browser and its open tabs.
     pub(crate) async fn attach(link: Link, limit: Duration) -> Result<Self, BrowserError> {
         let (tabs, attaching, notes) = (Vec::new(), Vec::new(), Vec::new());
-        let mut browser = Self { link, last_id: 0, tabs, active: 0, attaching, notes, omitted_note_count: 0 };
+        let mut browser = Self {
+            link,
+            last_id: 0,
+            tabs,
+            active: 0,
+            attaching,
+            notes,
+            omitted_note_count: 0,
+        };
         // Terminates a partial message of a previous host.
         browser.link.send(Vec::new())?;
         if !browser.is_responsive(limit).await {
             return Err(BrowserError::Unresponsive);
         }
-        browser.call(None, "Target.setDiscoverTargets", json!({"discover": false})).await?;
-        browser.call(None, "Target.setDiscoverTargets", json!({"discover": true})).await?;
+        browser
+            .call(
+                None,
+                "Target.setDiscoverTargets",
+                json!({"discover": false}),
+            )
+            .await?;
+        browser
+            .call(None, "Target.setDiscoverTargets", json!({"discover": true}))
+            .await?;
         let downloads = json!({"behavior": "deny", "eventsEnabled": true});
-        browser.call(None, "Browser.setDownloadBehavior", downloads).await?;
-        timeout(CALL_TIMEOUT, browser.wait_for_tabs()).await.map_err(|_| BrowserError::Timeout)??;
+        browser
+            .call(None, "Browser.setDownloadBehavior", downloads)
+            .await?;
+        timeout(CALL_TIMEOUT, browser.wait_for_tabs())
+            .await
+            .map_err(|_| BrowserError::Timeout)??;
         browser.notes.clear();
         Ok(browser)
     }
 
     /// Whether the browser responds.
     pub(crate) async fn is_responsive(&mut self, limit: Duration) -> bool {
-        self.call_within(limit, None, "Browser.getVersion", json!({})).await.is_ok()
+        self.call_within(limit, None, "Browser.getVersion", json!({}))
+            .await
+            .is_ok()
     }
 
     /// Waits for the tabs that are being opened.
@@ -120,9 +144,13 @@ impl Browser {
     /// Opens a tab and activates it.
     pub(crate) async fn open_tab(&mut self, url: &str) -> Result<(), BrowserError> {
         if self.tabs.len() >= MAX_TABS {
-            return Err(BrowserError::Refused(format!("there are {MAX_TABS} tabs already; close one")));
+            return Err(BrowserError::Refused(format!(
+                "there are {MAX_TABS} tabs already; close one"
+            )));
         }
-        let created = self.call(None, "Target.createTarget", json!({"url": url})).await?;
+        let created = self
+            .call(None, "Target.createTarget", json!({"url": url}))
+            .await?;
         let target = string_field(&created, "targetId");
         self.attach_target(&target)?;
         let deadline = Instant::now() + CALL_TIMEOUT;
@@ -130,7 +158,9 @@ impl Browser {
             if let Some(at) = self.tabs.iter().position(|tab| tab.target == target) {
                 return self.activate_tab(at);
             }
-            timeout_at(deadline, self.handle_event()).await.map_err(|_| BrowserError::Timeout)??;
+            timeout_at(deadline, self.handle_event())
+                .await
+                .map_err(|_| BrowserError::Timeout)??;
         }
     }
 
@@ -138,7 +168,8 @@ impl Browser {
     pub(crate) fn close_tab(&mut self, at: usize) {
         if at < self.tabs.len() {
             let tab = self.tabs.remove(at);
-            // An already closed tab is no failure, and an exited browser is detected by the next call.
+            // An already closed tab is no failure, and an exited browser is detected by the next
+            // call.
             let _ = self.post(None, "Target.closeTarget", json!({"targetId": tab.target}));
             self.adjust_active_index(at);
         }
@@ -166,7 +197,9 @@ impl Browser {
     }
 
     pub(crate) fn active_tab(&mut self) -> Result<&mut Tab, BrowserError> {
-        self.tabs.get_mut(self.active).ok_or_else(|| BrowserError::Refused("there is no tab".to_owned()))
+        self.tabs
+            .get_mut(self.active)
+            .ok_or_else(|| BrowserError::Refused("there is no tab".to_owned()))
     }
 
     /// Returns the notes since the last observation.
@@ -188,7 +221,11 @@ impl Browser {
     }
 
     /// Calls a method on the active tab.
-    pub(crate) async fn call_page(&mut self, method: &str, params: Value) -> Result<Value, BrowserError> {
+    pub(crate) async fn call_page(
+        &mut self,
+        method: &str,
+        params: Value,
+    ) -> Result<Value, BrowserError> {
         self.call_page_within(CALL_TIMEOUT, method, params).await
     }
 
@@ -199,7 +236,8 @@ impl Browser {
         params: Value,
     ) -> Result<Value, BrowserError> {
         let session = self.active_tab()?.session.clone();
-        self.call_within(limit, Some(&session), method, params).await
+        self.call_within(limit, Some(&session), method, params)
+            .await
     }
 
     /// Calls a method on the active tab without waiting for its response.
@@ -209,15 +247,22 @@ impl Browser {
         Ok(())
     }
 
-    /// Releases the mouse where it was pressed, and ends the interception of drags. Does not wait for the responses.
+    /// Releases the mouse where it was pressed, and ends the interception of drags. Does not wait
+    /// for the responses.
     pub(crate) fn release_mouse(&mut self) -> Result<(), BrowserGone> {
         // A page that reacts to the press may have activated another tab.
-        let pressed =
-            self.tabs.iter_mut().find_map(|tab| Some((tab.pressed_mouse.take()?, tab.session.clone())));
+        let pressed = self
+            .tabs
+            .iter_mut()
+            .find_map(|tab| Some((tab.pressed_mouse.take()?, tab.session.clone())));
         if let Some((mut params, session)) = pressed {
             params["type"] = "mouseReleased".into();
             self.post(Some(&session), "Input.dispatchMouseEvent", params)?;
-            self.post(Some(&session), "Input.setInterceptDrags", json!({"enabled": false}))?;
+            self.post(
+                Some(&session),
+                "Input.setInterceptDrags",
+                json!({"enabled": false}),
+            )?;
         }
         Ok(())
     }
@@ -228,7 +273,8 @@ impl Browser {
         method: &str,
         params: Value,
     ) -> Result<Value, BrowserError> {
-        self.call_within(CALL_TIMEOUT, session, method, params).await
+        self.call_within(CALL_TIMEOUT, session, method, params)
+            .await
     }
 
     async fn call_within(
@@ -241,10 +287,15 @@ impl Browser {
         let id = self.post(session, method, params)?;
         let deadline = Instant::now() + limit;
         loop {
-            let message = timeout_at(deadline, self.next()).await.map_err(|_| BrowserError::Timeout)??;
+            let message = timeout_at(deadline, self.next())
+                .await
+                .map_err(|_| BrowserError::Timeout)??;
             if message.id == Some(id) {
                 return match message.error {
-                    Some(error) => Err(BrowserError::Refused(short_line(&error.message, MAX_NOTE_CHARS))),
+                    Some(error) => Err(BrowserError::Refused(short_line(
+                        &error.message,
+                        MAX_NOTE_CHARS,
+                    ))),
                     None => Ok(message.result),
                 };
             }
@@ -256,7 +307,12 @@ impl Browser {
         }
     }
 
-    fn post(&mut self, session: Option<&str>, method: &str, params: Value) -> Result<u64, BrowserGone> {
+    fn post(
+        &mut self,
+        session: Option<&str>,
+        method: &str,
+        params: Value,
+    ) -> Result<u64, BrowserGone> {
         self.last_id += 1;
         let mut message = json!({"id": self.last_id, "method": method, "params": params});
         if let (Some(session), Some(message)) = (session, message.as_object_mut()) {
@@ -283,7 +339,12 @@ impl Browser {
     }
 
     fn on_message(&mut self, message: Message) {
-        let Message { method, params, session_id, .. } = message;
+        let Message {
+            method,
+            params,
+            session_id,
+            ..
+        } = message;
         let handled = match method.as_str() {
             "Target.targetCreated" => self.on_target_created(&params["targetInfo"]),
             "Target.attachedToTarget" => self.on_target_attached(&params),
@@ -310,7 +371,9 @@ impl Browser {
             }
             "Browser.downloadWillBegin" => {
                 let url = short_line(&string_field(&params, "url"), MAX_NOTE_CHARS);
-                self.note(format!("A download of {url} was refused: fetch files by a command."));
+                self.note(format!(
+                    "A download of {url} was refused: fetch files by a command."
+                ));
                 Ok(())
             }
             _ => self.on_page_event(&method, &params, session_id.as_deref()),
@@ -325,7 +388,11 @@ impl Browser {
         params: &Value,
         session: Option<&str>,
     ) -> Result<(), BrowserGone> {
-        let Some(tab) = self.tabs.iter_mut().find(|tab| Some(tab.session.as_str()) == session) else {
+        let Some(tab) = self
+            .tabs
+            .iter_mut()
+            .find(|tab| Some(tab.session.as_str()) == session)
+        else {
             return Ok(());
         };
         // The id of the main frame is that of its tab.
@@ -352,7 +419,11 @@ impl Browser {
                 } else {
                     format!("The page opened a dialog ({kind}), which was dismissed: {message}")
                 });
-                self.post(Some(&session), "Page.handleJavaScriptDialog", json!({"accept": is_accepted}))?;
+                self.post(
+                    Some(&session),
+                    "Page.handleJavaScriptDialog",
+                    json!({"accept": is_accepted}),
+                )?;
             }
             _ => {}
         }
@@ -378,28 +449,50 @@ impl Browser {
             return Ok(());
         }
         self.attaching.push(target.to_owned());
-        self.post(None, "Target.attachToTarget", json!({"targetId": target, "flatten": true}))?;
+        self.post(
+            None,
+            "Target.attachToTarget",
+            json!({"targetId": target, "flatten": true}),
+        )?;
         Ok(())
     }
 
     /// Activates a tab that a page has opened, as a browser with a window does.
     fn on_target_attached(&mut self, params: &Value) -> Result<(), BrowserGone> {
         let target = string_field(&params["targetInfo"], "targetId");
-        let Some(at) = self.attaching.iter().position(|other| *other == target) else { return Ok(()) };
+        let Some(at) = self.attaching.iter().position(|other| *other == target) else {
+            return Ok(());
+        };
         self.attaching.remove(at);
         let session = string_field(params, "sessionId");
-        let screen = json!({"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": false});
+        let screen =
+            json!({"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1, "mobile": false});
         for (method, params) in [
             ("Page.enable", json!({})),
             ("Emulation.setDeviceMetricsOverride", screen),
-            ("Page.setInterceptFileChooserDialog", json!({"enabled": true})),
+            (
+                "Page.setInterceptFileChooserDialog",
+                json!({"enabled": true}),
+            ),
         ] {
             self.post(Some(&session), method, params)?;
         }
-        let url = short_line(&string_field(&params["targetInfo"], "url"), MAX_ADDRESS_CHARS);
+        let url = short_line(
+            &string_field(&params["targetInfo"], "url"),
+            MAX_ADDRESS_CHARS,
+        );
         let (is_loading, is_crashed) = (false, false);
         let (world, dragged, pressed_mouse) = (None, None, None);
-        self.tabs.push(Tab { target, session, url, is_loading, is_crashed, world, dragged, pressed_mouse });
+        self.tabs.push(Tab {
+            target,
+            session,
+            url,
+            is_loading,
+            is_crashed,
+            world,
+            dragged,
+            pressed_mouse,
+        });
         self.active = self.tabs.len() - 1;
         self.note("A tab was opened.".to_owned());
         Ok(())
@@ -409,7 +502,9 @@ impl Browser {
         if let Some(tab) = self.tabs.iter_mut().find(|tab| tab.target == target) {
             (tab.is_crashed, tab.is_loading) = (true, false);
             let url = short_line(&tab.url, MAX_NOTE_CHARS);
-            self.note(format!("The page {url} has crashed: its tab is closed with the next action."));
+            self.note(format!(
+                "The page {url} has crashed: its tab is closed with the next action."
+            ));
         }
     }
 

@@ -1,5 +1,5 @@
-//! The browser's folder in the sandbox, named after the boot id of the action server. It contains the browser's profile, its
-//! pipes, and the ids of started actions.
+//! The browser's folder in the sandbox, named after the boot id of the action server. It contains
+//! the browser's profile, its pipes, and the ids of started actions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 const SCRIPT: &str = include_str!("folder.sh");
 
-/// Command line of the browser. Its own sandbox is disabled, since containers do not permit one. Its shared memory is in
-/// files, since `/dev/shm` is small in containers.
+/// Command line of the browser. Its own sandbox is disabled, since containers do not permit one.
+/// Its shared memory is in files, since `/dev/shm` is small in containers.
 const ARGUMENTS: [&str; 23] = [
     "--remote-debugging-pipe",
     "--headless=new",
@@ -79,7 +79,10 @@ impl BrowserFolder {
             (_, true) => BrowserState::Exited,
             _ => BrowserState::NotStarted,
         };
-        Ok(ActionStart { is_repeated: has("repeated"), browser })
+        Ok(ActionStart {
+            is_repeated: has("repeated"),
+            browser,
+        })
     }
 
     /// Terminates the browser if it runs.
@@ -114,13 +117,20 @@ impl BrowserFolder {
             ..self.request(step, &[argument], ProcessStdin::Null)
         };
         let processes = self.sandbox.processes()?;
-        match timeout(STEP_TIMEOUT + STEP_TIMEOUT, processes.exec(&id, &request, None, &on_output)).await {
+        match timeout(
+            STEP_TIMEOUT + STEP_TIMEOUT,
+            processes.exec(&id, &request, None, &on_output),
+        )
+        .await
+        {
             Ok(Ok(ProcessExit { code: Some(0), .. })) => Ok(stdout.to_text()),
-            Ok(Ok(_)) => {
-                Err(SandboxError::Refused { detail: format!("the browser's folder: {}", stderr.to_text()) })
-            }
+            Ok(Ok(_)) => Err(SandboxError::Refused {
+                detail: format!("the browser's folder: {}", stderr.to_text()),
+            }),
             Ok(Err(error)) => Err(error),
-            Err(_) => Err(SandboxError::Refused { detail: "the browser's folder: no response".to_owned() }),
+            Err(_) => Err(SandboxError::Refused {
+                detail: "the browser's folder: no response".to_owned(),
+            }),
         }
     }
 
@@ -138,7 +148,9 @@ impl BrowserFolder {
 /// Returns a new process id.
 pub(crate) fn process_id() -> Result<ProcessId, SandboxError> {
     let id = format!("browser-{}", uuid::Uuid::now_v7().simple());
-    ProcessId::try_from(id).map_err(|error| SandboxError::Malformed { detail: error.to_string() })
+    ProcessId::try_from(id).map_err(|error| SandboxError::Malformed {
+        detail: error.to_string(),
+    })
 }
 
 /// End of a program's output.
@@ -147,10 +159,16 @@ pub(crate) struct OutputTail(Arc<Mutex<Vec<u8>>>);
 
 impl OutputTail {
     pub(crate) fn push(&self, chunk: OutputChunk<'_>) {
-        let OutputChunk::Bytes { bytes, .. } = chunk else { return };
+        let OutputChunk::Bytes { bytes, .. } = chunk else {
+            return;
+        };
         // The lock is held only to copy a bounded number of bytes.
         let mut tail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tail.extend(bytes.iter().skip(bytes.len().saturating_sub(MAX_OUTPUT_BYTES)));
+        tail.extend(
+            bytes
+                .iter()
+                .skip(bytes.len().saturating_sub(MAX_OUTPUT_BYTES)),
+        );
         let excess = tail.len().saturating_sub(MAX_OUTPUT_BYTES);
         tail.drain(..excess);
     }

@@ -50,7 +50,8 @@ const NAMED_KEYS: [(&str, u32, Option<&str>); 32] = [
     ("F12", 123, None),
 ];
 
-/// Characters of the US keyboard layout without Shift, and with Shift in the same order. Letters are not included.
+/// Characters of the US keyboard layout without Shift, and with Shift in the same order. Letters
+/// are not included.
 const UNSHIFTED: &str = "`1234567890-=[]\\;',./";
 const SHIFTED: &str = "~!@#$%^&*()_+{}|:\"<>?";
 
@@ -63,7 +64,9 @@ pub(crate) fn parse(text: &str) -> Option<KeyStroke> {
     };
     let names = held.split('+').filter(|name| !name.is_empty());
     let modifiers = names.map(Modifier::find).collect::<Option<Vec<_>>>()?;
-    let types_text = modifiers.iter().all(|modifier| *modifier == Modifier::Shift);
+    let types_text = modifiers
+        .iter()
+        .all(|modifier| *modifier == Modifier::Shift);
     let typed = |text: &str| types_text.then(|| text.to_owned());
     if let Some((name, key_code, text)) = NAMED_KEYS.iter().find(|(name, ..)| *name == key) {
         let key = if *name == "Space" { " " } else { name };
@@ -77,7 +80,9 @@ pub(crate) fn parse(text: &str) -> Option<KeyStroke> {
         });
     }
     let mut letters = key.chars();
-    let (Some(letter), None) = (letters.next(), letters.next()) else { return None };
+    let (Some(letter), None) = (letters.next(), letters.next()) else {
+        return None;
+    };
     let upper = letter.to_ascii_uppercase();
     let (code, key_code) = match letter {
         _ if letter.is_ascii_alphabetic() => (format!("Key{upper}"), u32::from(upper)),
@@ -85,12 +90,22 @@ pub(crate) fn parse(text: &str) -> Option<KeyStroke> {
         ' ' => ("Space".to_owned(), 32),
         _ => (String::new(), 0),
     };
-    let key = match UNSHIFTED.chars().zip(SHIFTED.chars()).find(|(unshifted, _)| *unshifted == letter) {
+    let key = match UNSHIFTED
+        .chars()
+        .zip(SHIFTED.chars())
+        .find(|(unshifted, _)| *unshifted == letter)
+    {
         _ if !modifiers.contains(&Modifier::Shift) => letter.to_string(),
         Some((_, shifted)) => shifted.to_string(),
         None => letter.to_uppercase().collect(),
     };
-    Some(KeyStroke { text: typed(&key), key, code, key_code, modifiers })
+    Some(KeyStroke {
+        text: typed(&key),
+        key,
+        code,
+        key_code,
+        modifiers,
+    })
 }
 
 /// Returns the protocol's bit mask of modifiers.
@@ -126,7 +141,12 @@ mod tests {
             ("Space", " ", "Space", 32, Some(" "), 0),
         ] {
             let stroke = parse(text).unwrap();
-            let sent = (stroke.key.as_str(), stroke.code.as_str(), stroke.key_code, stroke.text.as_deref());
+            let sent = (
+                stroke.key.as_str(),
+                stroke.code.as_str(),
+                stroke.key_code,
+                stroke.text.as_deref(),
+            );
             assert_eq!(
                 (sent, modifier_bits(&stroke.modifiers)),
                 ((key, code, number, typed), held),

@@ -1,7 +1,8 @@
 //! Message channel to a running browser. Messages are written whole, and received in order.
 //!
-//! One task supervises the program that forwards the pipes, until it exits or the link is dropped. A broken connection ends
-//! the program and the link. The browser continues, and a new link can attach to it.
+//! One task supervises the program that forwards the pipes, until it exits or the link is dropped.
+//! A broken connection ends the program and the link. The browser continues, and a new link can
+//! attach to it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::folder::{BrowserFolder, OutputTail, process_id};
 use crate::messages::MessageSplitter;
 
-/// Maximum number of queued messages. The browser reads immediately; a full queue means that it is unresponsive.
+/// Maximum number of queued messages. The browser reads immediately; a full queue means that it is
+/// unresponsive.
 const MAX_UNSENT_MESSAGES: usize = 256;
 
 /// Maximum number of received, unread bytes. More than the longest message.
@@ -43,7 +45,10 @@ pub(crate) struct Link {
 
 impl Link {
     /// Opens a link. `exited` is cancelled when the browser exits.
-    pub(crate) fn open(folder: &BrowserFolder, exited: CancellationToken) -> Result<Self, SandboxError> {
+    pub(crate) fn open(
+        folder: &BrowserFolder,
+        exited: CancellationToken,
+    ) -> Result<Self, SandboxError> {
         let (input, queued) = mpsc::channel::<Bytes>(MAX_UNSENT_MESSAGES);
         // Bounded by the bytes in it.
         let (received, messages) = mpsc::unbounded_channel();
@@ -68,10 +73,16 @@ impl Link {
                 (OutputStream::Stdout, OutputChunk::Gap { .. }) => cancelled.cancel(),
                 (OutputStream::Stderr, _) => {}
             };
-            let chunks = stream::unfold(queued, |mut queued| async { Some((queued.recv().await?, queued)) });
+            let chunks = stream::unfold(queued, |mut queued| async {
+                Some((queued.recv().await?, queued))
+            });
             let stdin = StreamReader::new(Box::pin(chunks.map(Ok::<_, std::io::Error>)));
             let exec = async {
-                folder.sandbox.processes()?.exec(&id, &request, Some(Box::new(stdin)), &on_output).await
+                folder
+                    .sandbox
+                    .processes()?
+                    .exec(&id, &request, Some(Box::new(stdin)), &on_output)
+                    .await
             };
             let exit = tokio::select! {
                 exit = exec => Some(exit),
@@ -83,7 +94,12 @@ impl Link {
                 tracing::debug!(?exit, ?killed, "closed the link to a browser");
             }
         });
-        Ok(Self { input, messages, unread, _end: end.drop_guard() })
+        Ok(Self {
+            input,
+            messages,
+            unread,
+            _end: end.drop_guard(),
+        })
     }
 
     /// Sends a whole message. `Err` if the browser is gone.
@@ -113,13 +129,27 @@ pub(crate) fn launch(
     folder: &BrowserFolder,
     owner_ended: CancellationToken,
 ) -> Result<BrowserProcess, SandboxError> {
-    let process = BrowserProcess { exited: CancellationToken::new(), output: OutputTail::default() };
-    let (id, request, folder, observer) =
-        (process_id()?, folder.launch_request(), folder.clone(), process.clone());
-    // The task ends with the browser or with its owner, so that it does not keep the sandbox alive. The browser continues.
+    let process = BrowserProcess {
+        exited: CancellationToken::new(),
+        output: OutputTail::default(),
+    };
+    let (id, request, folder, observer) = (
+        process_id()?,
+        folder.launch_request(),
+        folder.clone(),
+        process.clone(),
+    );
+    // The task ends with the browser or with its owner, so that it does not keep the sandbox alive.
+    // The browser continues.
     tokio::spawn(async move {
         let on_output = |_, chunk: OutputChunk<'_>| observer.output.push(chunk);
-        let exec = async { folder.sandbox.processes()?.exec(&id, &request, None, &on_output).await };
+        let exec = async {
+            folder
+                .sandbox
+                .processes()?
+                .exec(&id, &request, None, &on_output)
+                .await
+        };
         let exit = tokio::select! {
             exit = exec => exit,
             () = owner_ended.cancelled() => return,

@@ -1,10 +1,11 @@
-//! Messages of the protocol: JSON, each followed by a zero byte. Messages above the limit are skipped.
+//! Messages of the protocol: JSON, each followed by a zero byte. Messages above the limit are
+//! skipped.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Maximum length of a message. Screenshots and observations are far below. Parsed JSON may temporarily take ninety times
-/// as much memory.
+/// Maximum length of a message. Screenshots and observations are far below. Parsed JSON may
+/// temporarily take ninety times as much memory.
 const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// A message of the browser: the response to a call, or an event.
@@ -63,7 +64,9 @@ mod tests {
 
     fn split(chunks: &[&[u8]]) -> Vec<Vec<u8>> {
         let (mut splitter, mut messages) = (MessageSplitter::default(), Vec::new());
-        chunks.iter().for_each(|chunk| splitter.push(chunk, |message| messages.push(message)));
+        chunks
+            .iter()
+            .for_each(|chunk| splitter.push(chunk, |message| messages.push(message)));
         messages
     }
 

@@ -1,4 +1,5 @@
-//! V0's browser observation: the tabs, a screenshot, and the page's elements with their ids as text.
+//! V0's browser observation: the tabs, a screenshot, and the page's elements with their ids as
+//! text.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ const MAX_INDENT: u32 = 16;
 const MAX_TEXT_CHARS: u32 = 1_000;
 const MAX_NAME_CHARS: u32 = 150;
 
-/// Maximum length of the script's result. The script truncates it, but a hostile process may respond in its folder.
+/// Maximum length of the script's result. The script truncates it, but a hostile process may
+/// respond in its folder.
 const MAX_PAGE_CHARS: usize = 50_000;
 const MAX_FIELD_CHARS: usize = 1_000;
 
@@ -65,14 +67,27 @@ impl BrowseResult {
 
     /// Builds the observation of a failed action.
     pub(crate) fn failed(self, error: impl Into<String>) -> Observation {
-        Self { error: Some(error.into()), ..self }.without_page(&[])
+        Self {
+            error: Some(error.into()),
+            ..self
+        }
+        .without_page(&[])
     }
 
     /// Builds the text that precedes the page.
     fn summary(&self, notes: &[String]) -> String {
-        let error = self.error.as_ref().map(|error| format!("The action failed: {error}."));
-        let sent = self.has_sent_message.then(|| "The message was sent to the user.".to_owned());
-        let lines: Vec<_> = error.into_iter().chain(sent).chain(notes.iter().cloned()).collect();
+        let error = self
+            .error
+            .as_ref()
+            .map(|error| format!("The action failed: {error}."));
+        let sent = self
+            .has_sent_message
+            .then(|| "The message was sent to the user.".to_owned());
+        let lines: Vec<_> = error
+            .into_iter()
+            .chain(sent)
+            .chain(notes.iter().cloned())
+            .collect();
         lines.join("\n")
     }
 
@@ -90,8 +105,8 @@ impl BrowseResult {
 /// Maximum number of marked elements in a screenshot. More would hide the page.
 const MAX_MARKS: u32 = 200;
 
-/// Observes the active tab, with a second, marked screenshot if `has_marks`. A page that cannot be observed is reported in
-/// the observation. `Err` if the browser has exited.
+/// Observes the active tab, with a second, marked screenshot if `has_marks`. A page that cannot be
+/// observed is reported in the observation. `Err` if the browser has exited.
 pub(crate) async fn observe(
     browser: &mut Browser,
     result: &mut BrowseResult,
@@ -101,7 +116,9 @@ pub(crate) async fn observe(
         Ok(page) => Some(page),
         Err(error @ BrowserError::Gone(_)) => return Err(error),
         Err(error) => {
-            result.error.get_or_insert_with(|| format!("cannot observe the page: {error}"));
+            result
+                .error
+                .get_or_insert_with(|| format!("cannot observe the page: {error}"));
             None
         }
     };
@@ -160,7 +177,10 @@ impl Page {
         };
         if self.height > self.window && self.window > 0 {
             let (from, to) = (self.scrolled, self.scrolled.saturating_add(self.window));
-            text.push_str(&format!("Viewport: {from} to {to} of {} pixels\n", self.height));
+            text.push_str(&format!(
+                "Viewport: {from} to {to} of {} pixels\n",
+                self.height
+            ));
         }
         if self.is_below {
             text.push_str("Content above the viewport is omitted.\n");
@@ -168,7 +188,9 @@ impl Page {
         text.push('\n');
         text.push_str(&self.text);
         if self.is_cut {
-            text.push_str("\nThe page is too large to be described as a whole. Scroll down for the rest.");
+            text.push_str(
+                "\nThe page is too large to be described as a whole. Scroll down for the rest.",
+            );
         }
         text
     }
@@ -199,7 +221,8 @@ impl Browser {
         Ok(page.truncate())
     }
 
-    /// Takes a screenshot in which each interactive element has a frame with its id. Empty if there is none.
+    /// Takes a screenshot in which each interactive element has a frame with its id. Empty if there
+    /// is none.
     async fn marked_screenshot(&mut self) -> String {
         let marked = self.evaluate("mark", &json!([MAX_MARKS])).await;
         let screenshot = match marked.as_ref().map(|marked| marked.as_u64()) {
@@ -217,11 +240,16 @@ impl Browser {
     async fn screenshot(&mut self) -> String {
         for quality in [60, 15] {
             let params = json!({"format": "jpeg", "quality": quality, "optimizeForSpeed": true});
-            let Ok(taken) = self.call_page_within(SCREENSHOT_TIMEOUT, "Page.captureScreenshot", params).await
+            let Ok(taken) = self
+                .call_page_within(SCREENSHOT_TIMEOUT, "Page.captureScreenshot", params)
+                .await
             else {
                 break;
             };
-            if let Some(data) = taken["data"].as_str().filter(|data| data.len() <= MAX_SCREENSHOT_CHARS) {
+            if let Some(data) = taken["data"]
+                .as_str()
+                .filter(|data| data.len() <= MAX_SCREENSHOT_CHARS)
+            {
                 return format!("data:image/jpeg;base64,{data}");
             }
         }

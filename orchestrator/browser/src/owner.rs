@@ -1,8 +1,8 @@
-//! Task that owns a sandbox's browser. It performs actions sequentially, each id at most once, and handles events in
-//! between.
+//! Task that owns a sandbox's browser. It performs actions sequentially, each id at most once, and
+//! handles events in between.
 //!
-//! The task ends when its last handle is dropped. The browser continues, as all processes of the sandbox do, and the next
-//! client that attaches to the sandbox finds it.
+//! The task ends when its last handle is dropped. The browser continues, as all processes of the
+//! sandbox do, and the next client that attaches to the sandbox finds it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +30,8 @@ const DEFAULT_ACTION_TIMEOUT: Duration = Duration::from_secs(120);
 /// Timeout of the browser's start.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Timeout and number of attempts to attach to a running browser. The previous link may consume a response before the new
-/// one has terminated it.
+/// Timeout and number of attempts to attach to a running browser. The previous link may consume a
+/// response before the new one has terminated it.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_HANDSHAKES: usize = 4;
 
@@ -58,12 +58,18 @@ pub(crate) struct BrowserTask {
     pub(crate) reply: oneshot::Sender<Result<Observation, SandboxError>>,
 }
 
-/// Starts the task, and returns the sender of its queue. After the last sender is dropped, the task completes the running
-/// action and ends. Queued actions are not started, because no caller waits for them.
+/// Starts the task, and returns the sender of its queue. After the last sender is dropped, the task
+/// completes the running action and ends. Queued actions are not started, because no caller waits
+/// for them.
 pub(crate) fn start(folder: BrowserFolder, has_marks: bool) -> mpsc::Sender<BrowserTask> {
     let (tasks, queue) = mpsc::channel(MAX_QUEUED_ACTIONS);
-    let owner =
-        BrowserOwner { folder, has_marks, browser: None, latest: None, ended: CancellationToken::new() };
+    let owner = BrowserOwner {
+        folder,
+        has_marks,
+        browser: None,
+        latest: None,
+        ended: CancellationToken::new(),
+    };
     tokio::spawn(async move {
         let _ended = owner.ended.clone().drop_guard();
         owner.run(queue).await;
@@ -106,13 +112,25 @@ impl BrowserOwner {
         if task.reply.is_closed() {
             return;
         }
-        let BrowserTask { id, trigger, source, calls, timeout, cancel, reply } = task;
+        let BrowserTask {
+            id,
+            trigger,
+            source,
+            calls,
+            timeout,
+            cancel,
+            reply,
+        } = task;
         if let Some((_, observation)) = self.latest.as_ref().filter(|(latest, _)| *latest == id) {
             // The caller may have been cancelled.
             let _ = reply.send(Ok(observation.clone()));
             return;
         }
-        let result = BrowseResult { trigger, source, ..BrowseResult::default() };
+        let result = BrowseResult {
+            trigger,
+            source,
+            ..BrowseResult::default()
+        };
         let limit = timeout.unwrap_or(DEFAULT_ACTION_TIMEOUT);
         let observed = self.execute(&id, result, calls, limit, &cancel).await;
         if let Ok(observation) = &observed {
@@ -160,14 +178,16 @@ impl BrowserOwner {
             }
             Err(_) => {
                 let seconds = OBSERVATION_TIMEOUT.as_secs();
-                let timed_out = || format!("cannot observe the page: no response within {seconds} seconds");
+                let timed_out =
+                    || format!("cannot observe the page: no response within {seconds} seconds");
                 result.error.get_or_insert_with(timed_out);
                 result.without_page(&browser.take_notes())
             }
         })
     }
 
-    /// Performs the calls of an action. Their failure is part of the result. `Err` if there is no browser.
+    /// Performs the calls of an action. Their failure is part of the result. `Err` if there is no
+    /// browser.
     async fn perform(
         &mut self,
         start: ActionStart,
@@ -203,14 +223,19 @@ impl BrowserOwner {
         };
         match timeout(limit, all).await {
             Ok(Ok(())) => {
-                result.has_sent_message =
-                    calls.iter().any(|call| matches!(call, BrowserCall::SendMessage(_)));
+                result.has_sent_message = calls
+                    .iter()
+                    .any(|call| matches!(call, BrowserCall::SendMessage(_)));
             }
             Ok(Err((_, error @ BrowserError::Gone(_)))) => return Err(gone_message(&error)),
             Ok(Err((call, error))) => result.error = Some(format!("{call}: {error}")),
             Err(_) => {
-                result.error = Some(format!("it took longer than {} seconds", limit.as_secs_f64()));
-                // Pending waits would delay the observation. An exited browser is detected by the observation.
+                result.error = Some(format!(
+                    "it took longer than {} seconds",
+                    limit.as_secs_f64()
+                ));
+                // Pending waits would delay the observation. An exited browser is detected by the
+                // observation.
                 let _ = browser.notify("Page.stopLoading", json!({}));
             }
         }
@@ -233,20 +258,23 @@ impl BrowserOwner {
             let mut browser = self.start().await?;
             if state == BrowserState::Exited {
                 browser.note(
-                    "The browser had exited. This is a new one, without its pages and sign-ins.".to_owned(),
+                    "The browser had exited. This is a new one, without its pages and sign-ins."
+                        .to_owned(),
                 );
             }
             self.browser = Some(browser);
         }
-        self.browser.as_mut().ok_or_else(|| "there is no browser".to_owned())
+        self.browser
+            .as_mut()
+            .ok_or_else(|| "there is no browser".to_owned())
     }
 
     /// Re-attaches to a browser that was started before.
     async fn reattach(&self) -> Result<Browser, String> {
         let mut reason = String::new();
         for _ in 0..MAX_HANDSHAKES {
-            let link =
-                Link::open(&self.folder, CancellationToken::new()).map_err(|error| error.to_string())?;
+            let link = Link::open(&self.folder, CancellationToken::new())
+                .map_err(|error| error.to_string())?;
             match Browser::attach(link, HANDSHAKE_TIMEOUT).await {
                 Ok(browser) => return Ok(browser),
                 Err(error) => reason = error.to_string(),
@@ -257,12 +285,16 @@ impl BrowserOwner {
         if let Err(error) = self.folder.kill_browser().await {
             tracing::debug!(%error, "cannot kill an unresponsive browser");
         }
-        Err(format!("the browser does not respond and was killed: {reason}"))
+        Err(format!(
+            "the browser does not respond and was killed: {reason}"
+        ))
     }
 
     async fn start(&self) -> Result<Browser, String> {
-        let process = launch(&self.folder, self.ended.clone()).map_err(|error| error.to_string())?;
-        let link = Link::open(&self.folder, process.exited.clone()).map_err(|error| error.to_string())?;
+        let process =
+            launch(&self.folder, self.ended.clone()).map_err(|error| error.to_string())?;
+        let link =
+            Link::open(&self.folder, process.exited.clone()).map_err(|error| error.to_string())?;
         let attached = tokio::select! {
             attached = Browser::attach(link, START_TIMEOUT) => attached.map_err(|error| error.to_string()),
             () = process.exited.cancelled() => Err("it has exited".to_owned()),

@@ -73,7 +73,8 @@ impl Browser {
         let params = json!({"frameId": frame, "worldName": "glovebox"});
         let created = self.call_page("Page.createIsolatedWorld", params).await?;
         let world = created["executionContextId"].as_i64();
-        let world = world.ok_or_else(|| BrowserError::Refused("the page cannot run scripts".to_owned()))?;
+        let world =
+            world.ok_or_else(|| BrowserError::Refused("the page cannot run scripts".to_owned()))?;
         self.active_tab()?.world = Some(world);
         Ok(world)
     }
@@ -87,22 +88,36 @@ impl Browser {
             other => other,
         };
         let params = json!({"objectId": object});
-        self.call_page("DOM.scrollIntoViewIfNeeded", params.clone()).await.map_err(map_refused)?;
-        let quads = self.call_page("DOM.getContentQuads", params).await.map_err(map_refused)?;
+        self.call_page("DOM.scrollIntoViewIfNeeded", params.clone())
+            .await
+            .map_err(map_refused)?;
+        let quads = self
+            .call_page("DOM.getContentQuads", params)
+            .await
+            .map_err(map_refused)?;
         let corners = quads["quads"][0].as_array().into_iter().flatten();
         let corners: Vec<f64> = corners.filter_map(Value::as_f64).collect();
-        let [x1, y1, _, _, x3, y3, _, _] = corners.as_slice() else { return Err(not_visible()) };
-        Ok(Point { x: f64::midpoint(*x1, *x3), y: f64::midpoint(*y1, *y3) })
+        let [x1, y1, _, _, x3, y3, _, _] = corners.as_slice() else {
+            return Err(not_visible());
+        };
+        Ok(Point {
+            x: f64::midpoint(*x1, *x3),
+            y: f64::midpoint(*y1, *y3),
+        })
     }
 }
 
-/// Extracts the script's result. The response may have any shape: any process in the sandbox can forge one.
+/// Extracts the script's result. The response may have any shape: any process in the sandbox can
+/// forge one.
 fn extract_result(mut response: Value) -> Result<Value, BrowserError> {
     let thrown = &response["exceptionDetails"];
     if !thrown.is_null() {
         return Err(script_error(thrown));
     }
-    Ok(response.get_mut("result").map(Value::take).unwrap_or_default())
+    Ok(response
+        .get_mut("result")
+        .map(Value::take)
+        .unwrap_or_default())
 }
 
 /// Returns the script's error message, truncated since a page can influence it.
@@ -122,10 +137,19 @@ mod tests {
 
     #[test]
     fn response_of_any_shape_is_accepted() {
-        for response in [json!(1), json!([1]), json!("result"), json!(null), json!({})] {
+        for response in [
+            json!(1),
+            json!([1]),
+            json!("result"),
+            json!(null),
+            json!({}),
+        ] {
             assert_eq!(extract_result(response), Ok(Value::Null));
         }
-        assert_eq!(extract_result(json!({"result": {"value": 1}})), Ok(json!({"value": 1})));
+        assert_eq!(
+            extract_result(json!({"result": {"value": 1}})),
+            Ok(json!({"value": 1}))
+        );
         assert!(extract_result(json!({"exceptionDetails": 1})).is_err());
     }
 }

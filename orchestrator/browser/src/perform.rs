@@ -32,16 +32,24 @@ pub(crate) async fn perform(
 ) -> Result<(), (String, BrowserError)> {
     let browser = MouseRelease(browser);
     for (number, call) in (1..).zip(calls) {
-        browser.0.perform_call(sandbox, call).await.map_err(|error| {
-            let which =
-                if calls.len() > 1 { format!("call {number} of {}, ", calls.len()) } else { String::new() };
-            (format!("{which}{}", call_name(call)), error)
-        })?;
+        browser
+            .0
+            .perform_call(sandbox, call)
+            .await
+            .map_err(|error| {
+                let which = if calls.len() > 1 {
+                    format!("call {number} of {}, ", calls.len())
+                } else {
+                    String::new()
+                };
+                (format!("{which}{}", call_name(call)), error)
+            })?;
     }
     Ok(())
 }
 
-/// Releases the mouse when it is dropped: after a failed call, and if the action times out or is cancelled.
+/// Releases the mouse when it is dropped: after a failed call, and if the action times out or is
+/// cancelled.
 struct MouseRelease<'a>(&'a mut Browser);
 
 impl Drop for MouseRelease<'_> {
@@ -52,16 +60,24 @@ impl Drop for MouseRelease<'_> {
 }
 
 impl Browser {
-    /// Ensures that the active page responds. A page whose script does not end is interrupted, or else closed.
+    /// Ensures that the active page responds. A page whose script does not end is interrupted, or
+    /// else closed.
     pub(crate) async fn ensure_responsive(&mut self) -> Result<(), BrowserError> {
         for _ in 0..2 {
             let probe = json!({"expression": "1", "returnByValue": true});
-            match self.call_page_within(RESPONSE_TIMEOUT, "Runtime.evaluate", probe).await {
+            match self
+                .call_page_within(RESPONSE_TIMEOUT, "Runtime.evaluate", probe)
+                .await
+            {
                 // It may be navigating to another page.
                 Ok(_) | Err(BrowserError::Refused(_)) => return Ok(()),
-                Err(BrowserError::Timeout) => self.notify("Runtime.terminateExecution", json!({}))?,
+                Err(BrowserError::Timeout) => {
+                    self.notify("Runtime.terminateExecution", json!({}))?
+                }
                 Err(BrowserError::Crashed) => break,
-                Err(error @ (BrowserError::Gone(_) | BrowserError::Unresponsive)) => return Err(error),
+                Err(error @ (BrowserError::Gone(_) | BrowserError::Unresponsive)) => {
+                    return Err(error);
+                }
             }
         }
         self.note("The active page did not respond any more, and its tab was closed.".to_owned());
@@ -69,14 +85,21 @@ impl Browser {
         self.ensure_tab().await
     }
 
-    async fn perform_call(&mut self, sandbox: &dyn Sandbox, call: &BrowserCall) -> Result<(), BrowserError> {
+    async fn perform_call(
+        &mut self,
+        sandbox: &dyn Sandbox,
+        call: &BrowserCall,
+    ) -> Result<(), BrowserError> {
         match call {
             BrowserCall::Goto(url) => return self.go_to(url).await,
             BrowserCall::GoBack => self.go_in_history(-1).await?,
             BrowserCall::GoForward => self.go_in_history(1).await?,
             BrowserCall::Noop(wait) => self.wait(*wait).await?,
             BrowserCall::Scroll(x, y) => {
-                let middle = Point { x: f64::from(WIDTH) / 2.0, y: f64::from(HEIGHT) / 2.0 };
+                let middle = Point {
+                    x: f64::from(WIDTH) / 2.0,
+                    y: f64::from(HEIGHT) / 2.0,
+                };
                 let wheel = json!({"deltaX": x, "deltaY": y});
                 self.mouse("mouseWheel", middle, wheel).await?;
             }
@@ -85,7 +108,12 @@ impl Browser {
             BrowserCall::SelectOption(element, options) => {
                 self.evaluate("select", &json!([element, options])).await?;
             }
-            BrowserCall::Click { element, button, modifiers, times } => {
+            BrowserCall::Click {
+                element,
+                button,
+                modifiers,
+                times,
+            } => {
                 let point = self.scroll_to(element).await?;
                 self.click(point, *button, modifiers, *times).await?;
             }
@@ -117,7 +145,10 @@ impl Browser {
     }
 
     async fn go_to(&mut self, url: &str) -> Result<(), BrowserError> {
-        let response = match self.call_page_within(LOAD_TIMEOUT, "Page.navigate", json!({"url": url})).await {
+        let response = match self
+            .call_page_within(LOAD_TIMEOUT, "Page.navigate", json!({"url": url}))
+            .await
+        {
             Ok(response) => response,
             Err(BrowserError::Timeout) => {
                 self.notify("Page.stopLoading", json!({}))?;
@@ -133,18 +164,29 @@ impl Browser {
             Some("net::ERR_ABORTED") | None => self.settle().await,
             Some(error) => {
                 let error = short_line(error, MAX_ERROR_CHARS);
-                Err(BrowserError::Refused(format!("cannot open the page: {error}")))
+                Err(BrowserError::Refused(format!(
+                    "cannot open the page: {error}"
+                )))
             }
         }
     }
 
     async fn go_in_history(&mut self, step: i64) -> Result<(), BrowserError> {
-        let history = self.call_page("Page.getNavigationHistory", json!({})).await?;
-        let at = history["currentIndex"].as_i64().unwrap_or_default().saturating_add(step);
-        let entry = usize::try_from(at).ok().and_then(|at| history["entries"][at]["id"].as_i64());
-        let entry = entry
-            .ok_or_else(|| BrowserError::Refused("there is no such page in the tab's history".to_owned()))?;
-        self.call_page("Page.navigateToHistoryEntry", json!({"entryId": entry})).await?;
+        let history = self
+            .call_page("Page.getNavigationHistory", json!({}))
+            .await?;
+        let at = history["currentIndex"]
+            .as_i64()
+            .unwrap_or_default()
+            .saturating_add(step);
+        let entry = usize::try_from(at)
+            .ok()
+            .and_then(|at| history["entries"][at]["id"].as_i64());
+        let entry = entry.ok_or_else(|| {
+            BrowserError::Refused("there is no such page in the tab's history".to_owned())
+        })?;
+        self.call_page("Page.navigateToHistoryEntry", json!({"entryId": entry}))
+            .await?;
         Ok(())
     }
 
@@ -160,7 +202,8 @@ impl Browser {
         }
     }
 
-    /// Waits for the effect of a call and for the page that it navigates to. A note reports a page that does not finish.
+    /// Waits for the effect of a call and for the page that it navigates to. A note reports a page
+    /// that does not finish.
     async fn settle(&mut self) -> Result<(), BrowserError> {
         self.wait(REACTION_DELAY).await?;
         let deadline = Instant::now() + LOAD_TIMEOUT;
@@ -184,7 +227,10 @@ impl Browser {
         let is_typed = self.evaluate("fill", &json!([element, value])).await?;
         match is_typed.as_bool() {
             Some(true) if value.is_empty() => self.press(&parse_stroke("Delete")?).await,
-            Some(true) => self.call_page("Input.insertText", json!({"text": value})).await.map(drop),
+            Some(true) => self
+                .call_page("Input.insertText", json!({"text": value}))
+                .await
+                .map(drop),
             _ => Ok(()),
         }
     }
@@ -199,7 +245,10 @@ impl Browser {
         let sandbox_files = sandbox.files().map_err(refused)?;
         let mut paths = Vec::new();
         for file in files {
-            let path = Path::new(&sandbox.lease().working_dir).join(file).display().to_string();
+            let path = Path::new(&sandbox.lease().working_dir)
+                .join(file)
+                .display()
+                .to_string();
             // The browser accepts a missing file, and the page would then fail to read it.
             match sandbox_files.status(&path).await.map_err(refused)? {
                 Some(_) => paths.push(path),
@@ -207,7 +256,11 @@ impl Browser {
             }
         }
         let object = self.resolve_element(element).await?;
-        self.call_page("DOM.setFileInputFiles", json!({"objectId": object, "files": paths})).await?;
+        self.call_page(
+            "DOM.setFileInputFiles",
+            json!({"objectId": object, "files": paths}),
+        )
+        .await?;
         Ok(())
     }
 
@@ -240,8 +293,7 @@ impl Browser {
         };
         self.mouse("mouseMoved", point, json!({})).await?;
         for count in 1..=times {
-            let press =
-                json!({"button": button, "clickCount": count, "modifiers": keys::modifier_bits(held)});
+            let press = json!({"button": button, "clickCount": count, "modifiers": keys::modifier_bits(held)});
             self.mouse("mousePressed", point, press.clone()).await?;
             self.mouse("mouseReleased", point, press).await?;
         }
@@ -267,7 +319,8 @@ impl Browser {
         Ok(())
     }
 
-    /// Drags with the mouse. A page's own drag implementation follows the mouse events; native drags need drag events.
+    /// Drags with the mouse. A page's own drag implementation follows the mouse events; native
+    /// drags need drag events.
     async fn drag(&mut self, from: &str, to: &str) -> Result<(), BrowserError> {
         // Both positions are resolved before the mouse is pressed.
         self.scroll_to(to).await?;
@@ -276,9 +329,13 @@ impl Browser {
         self.mouse("mouseMoved", start, json!({})).await?;
         self.mouse("mousePressed", start, left_button()).await?;
         // Only while the mouse is pressed: its release after a failure also ends the interception.
-        self.call_page("Input.setInterceptDrags", json!({"enabled": true})).await?;
+        self.call_page("Input.setInterceptDrags", json!({"enabled": true}))
+            .await?;
         let end = self.scroll_to(to).await?;
-        let halfway = Point { x: f64::midpoint(start.x, end.x), y: f64::midpoint(start.y, end.y) };
+        let halfway = Point {
+            x: f64::midpoint(start.x, end.x),
+            y: f64::midpoint(start.y, end.y),
+        };
         let moved = json!({"button": "left", "buttons": 1});
         self.mouse("mouseMoved", halfway, moved.clone()).await?;
         self.mouse("mouseMoved", end, moved).await?;
@@ -288,7 +345,8 @@ impl Browser {
                 self.call_page("Input.dispatchDragEvent", params).await?;
             }
         }
-        self.call_page("Input.setInterceptDrags", json!({"enabled": false})).await?;
+        self.call_page("Input.setInterceptDrags", json!({"enabled": false}))
+            .await?;
         self.mouse("mouseReleased", end, left_button()).await
     }
 }
@@ -298,8 +356,11 @@ fn left_button() -> Value {
 }
 
 fn parse_stroke(text: &str) -> Result<KeyStroke, BrowserError> {
-    let unknown =
-        || BrowserError::Refused(format!("{text:?} is not a key: write Enter, a, Control+a, ArrowDown"));
+    let unknown = || {
+        BrowserError::Refused(format!(
+            "{text:?} is not a key: write Enter, a, Control+a, ArrowDown"
+        ))
+    };
     keys::parse(text).ok_or_else(unknown)
 }
 

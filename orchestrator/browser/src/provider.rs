@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
-    SandboxSummary, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -16,7 +16,8 @@ use tokio::time::timeout;
 use crate::folder::BrowserFolder;
 use crate::sandbox::BrowsingSandbox;
 
-/// Time to terminate a browser before its sandbox is removed. Longer than the timeout of the script's step.
+/// Time to terminate a browser before its sandbox is removed. Longer than the timeout of the
+/// script's step.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sandboxes in which a browser was used. The lock is never held across an await.
@@ -48,18 +49,26 @@ pub struct BrowsingProvider {
 impl BrowsingProvider {
     /// Wraps a provider. The browser of a sandbox is started by its first browser action.
     pub fn new(provider: Arc<dyn SandboxProvider>) -> Self {
-        Self { provider, used: BrowsedSandboxes::default(), has_marks: false }
+        Self {
+            provider,
+            used: BrowsedSandboxes::default(),
+            has_marks: false,
+        }
     }
 
-    /// Sets whether each observation has a second screenshot in which interactive elements are framed and numbered (V0's
-    /// set-of-marks).
+    /// Sets whether each observation has a second screenshot in which interactive elements are
+    /// framed and numbered (V0's set-of-marks).
     #[must_use]
     pub fn with_marks(self, has_marks: bool) -> Self {
         Self { has_marks, ..self }
     }
 
     fn with_browser(&self, sandbox: Box<dyn Sandbox>) -> Box<dyn Sandbox> {
-        Box::new(BrowsingSandbox::new(sandbox, self.used.clone(), self.has_marks))
+        Box::new(BrowsingSandbox::new(
+            sandbox,
+            self.used.clone(),
+            self.has_marks,
+        ))
     }
 }
 
@@ -105,10 +114,19 @@ impl SandboxProvider for BrowsingProvider {
         self.provider.server_access(sandbox).await
     }
 
-    /// Removes the browser's files, which would stay if the sandbox shares the host's folder for temporary files.
+    /// Removes the browser's files, which would stay if the sandbox shares the host's folder for
+    /// temporary files.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        if let Some(used) = self.used.with(|used| used.remove(sandbox)).and_then(|used| used.upgrade()) {
-            let removed = timeout(TERMINATION_TIMEOUT, BrowserFolder { sandbox: used }.remove()).await;
+        if let Some(used) = self
+            .used
+            .with(|used| used.remove(sandbox))
+            .and_then(|used| used.upgrade())
+        {
+            let removed = timeout(
+                TERMINATION_TIMEOUT,
+                BrowserFolder { sandbox: used }.remove(),
+            )
+            .await;
             tracing::debug!(%sandbox, ?removed, "removed the browser");
         }
         self.provider.destroy(sandbox).await
@@ -128,8 +146,9 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_sandboxes_are_forgotten() {
-        let scripted =
-            ScriptedProvider::new(|_| ScriptedResult::Observation(Observation::error("no action", "")));
+        let scripted = ScriptedProvider::new(|_| {
+            ScriptedResult::Observation(Observation::error("no action", ""))
+        });
         let sandbox = async |conversation: &str| -> Arc<dyn Sandbox> {
             let spec = SandboxSpec::new(conversation.parse().unwrap());
             Arc::from(scripted.create(&spec, &|_| {}).await.unwrap())

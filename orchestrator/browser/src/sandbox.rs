@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::browsing::{self, BrowserCall};
-use engine::sandbox::{OnOutput, Sandbox, SandboxError, SandboxFiles, SandboxProcesses, SandboxStreams};
+use engine::sandbox::{
+    OnOutput, Sandbox, SandboxError, SandboxFiles, SandboxProcesses, SandboxStreams,
+};
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation};
@@ -29,18 +31,30 @@ pub(crate) struct BrowsingSandbox {
     sandbox: Arc<dyn Sandbox>,
     tasks: mpsc::Sender<BrowserTask>,
     used: BrowsedSandboxes,
-    /// Tokens of the actions that run or that a caller waits for. The lock is never held across an await.
+    /// Tokens of the actions that run or that a caller waits for. The lock is never held across an
+    /// await.
     running: Mutex<HashMap<ActionId, Weak<CancellationToken>>>,
 }
 
 impl BrowsingSandbox {
     pub(crate) fn new(sandbox: Box<dyn Sandbox>, used: BrowsedSandboxes, has_marks: bool) -> Self {
         let sandbox: Arc<dyn Sandbox> = Arc::from(sandbox);
-        let tasks = owner::start(BrowserFolder { sandbox: Arc::clone(&sandbox) }, has_marks);
-        Self { sandbox, tasks, used, running: Mutex::default() }
+        let tasks = owner::start(
+            BrowserFolder {
+                sandbox: Arc::clone(&sandbox),
+            },
+            has_marks,
+        );
+        Self {
+            sandbox,
+            tasks,
+            used,
+            running: Mutex::default(),
+        }
     }
 
-    /// Returns the token of an action. Callers with the same id share it, because their action is performed only once.
+    /// Returns the token of an action. Callers with the same id share it, because their action is
+    /// performed only once.
     fn cancellation_token(&self, id: &ActionId) -> Arc<CancellationToken> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|_, cancel| cancel.strong_count() > 0);
@@ -61,14 +75,26 @@ impl BrowsingSandbox {
         self.used.insert(&self.sandbox);
         let cancel = self.cancellation_token(id);
         let (reply, replied) = oneshot::channel();
-        let timeout =
-            timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.min(MAX_TIMEOUT_SECS)).ok());
+        let timeout = timeout
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds.min(MAX_TIMEOUT_SECS)).ok());
         let source = source.chars().take(MAX_ACTION_CHARS).collect();
         // The action continues even if the caller is cancelled.
-        let task = BrowserTask { id: id.clone(), trigger, source, calls, timeout, cancel, reply };
-        let refused = |detail: &str| SandboxError::Refused { detail: detail.to_owned() };
+        let task = BrowserTask {
+            id: id.clone(),
+            trigger,
+            source,
+            calls,
+            timeout,
+            cancel,
+            reply,
+        };
+        let refused = |detail: &str| SandboxError::Refused {
+            detail: detail.to_owned(),
+        };
         match self.tasks.try_send(task) {
-            Ok(()) => replied.await.unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
+            Ok(()) => replied
+                .await
+                .unwrap_or_else(|_| Err(refused("the browser's task has ended"))),
             Err(TrySendError::Full(_)) => Err(refused("too many actions wait for the browser")),
             Err(TrySendError::Closed(_)) => Err(refused("the browser's task has ended")),
         }
@@ -89,14 +115,24 @@ impl Sandbox for BrowsingSandbox {
     ) -> Result<Observation, SandboxError> {
         match &request.action {
             SandboxAction::Browse(browse) => {
-                let address = browsing::normalize_address(&browse.url).map_err(|error| error.to_string());
+                let address =
+                    browsing::normalize_address(&browse.url).map_err(|error| error.to_string());
                 let source = format!("goto({:?})", browse.url);
                 let calls = address.map(|url| vec![BrowserCall::Goto(url)]);
-                self.browse(id, "browse", &source, calls, request.timeout).await
+                self.browse(id, "browse", &source, calls, request.timeout)
+                    .await
             }
             SandboxAction::BrowseInteractive(browse) => {
-                let calls = browsing::parse(&browse.browser_actions).map_err(|error| error.to_string());
-                self.browse(id, "browse_interactive", &browse.browser_actions, calls, request.timeout).await
+                let calls =
+                    browsing::parse(&browse.browser_actions).map_err(|error| error.to_string());
+                self.browse(
+                    id,
+                    "browse_interactive",
+                    &browse.browser_actions,
+                    calls,
+                    request.timeout,
+                )
+                .await
             }
             SandboxAction::Run(_)
             | SandboxAction::RunIpython(_)
@@ -107,8 +143,12 @@ impl Sandbox for BrowsingSandbox {
     }
 
     async fn cancel(&self, id: &ActionId) -> Result<(), SandboxError> {
-        let running =
-            self.running.lock().unwrap_or_else(PoisonError::into_inner).get(id).and_then(Weak::upgrade);
+        let running = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(id)
+            .and_then(Weak::upgrade);
         match running {
             Some(cancel) => {
                 cancel.cancel();

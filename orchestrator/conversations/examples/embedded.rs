@@ -1,6 +1,8 @@
-//! Embeds conversations in a program: starts one, follows it until it waits, answers once, and closes it.
+//! Embeds conversations in a program: starts one, follows it until it waits, answers once, and
+//! closes it.
 //!
-//! The parts are the engine's test parts. A real program takes `storage`, `sandbox` and `llm` instead.
+//! The parts are the engine's test parts. A real program takes `storage`, `sandbox` and `llm`
+//! instead.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -33,12 +35,20 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     );
     let id = Conversations::new_id();
     let new = NewConversation {
-        started: ConversationStarted { max_iterations: 10, ..Default::default() },
+        started: ConversationStarted {
+            max_iterations: 10,
+            ..Default::default()
+        },
         parts: parts(id.clone()),
         title: Some("An example".to_owned()),
-        task: InitialTask::Message(MessageAction { content: "Greet me.".to_owned(), ..Default::default() }),
+        task: InitialTask::Message(MessageAction {
+            content: "Greet me.".to_owned(),
+            ..Default::default()
+        }),
     };
-    conversations.start(conversations.create(id.clone()).await?, new).await?;
+    conversations
+        .start(conversations.create(id.clone()).await?, new)
+        .await?;
 
     let mut follower = conversations.follow(&id, FollowOptions::default()).await?;
     let mut is_answered = false;
@@ -50,16 +60,23 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
                 follower.send_message("Ada")?;
             }
             ConversationUpdate::Waiting(_) | ConversationUpdate::Closed => break,
-            ConversationUpdate::Attached(_) | ConversationUpdate::Live(_) | ConversationUpdate::LiveGap => {}
+            ConversationUpdate::Attached(_)
+            | ConversationUpdate::Live(_)
+            | ConversationUpdate::LiveGap => {}
         }
     }
     let closed = conversations.close(&id, CloseReason::AtRest).await?;
-    tracing::info!(state = closed.state.agent_state.as_str(), answer = follower.answer(), "closed");
+    tracing::info!(
+        state = closed.state.agent_state.as_str(),
+        answer = follower.answer(),
+        "closed"
+    );
     Ok(())
 }
 
 pub(crate) fn parts(id: ConversationId) -> ConversationParts {
-    let script = |_: &_| ScriptedResult::Observation(Observation::new("foo", RunObservation::default()));
+    let script =
+        |_: &_| ScriptedResult::Observation(Observation::new("foo", RunObservation::default()));
     ConversationParts {
         own: TeamMember {
             agent: Arc::new(Greeter),
@@ -99,10 +116,12 @@ impl Agent for Greeter {
         _: &dyn Llm,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<AgentStep, LlmError> {
-        let messages = view.events().filter_map(|event| match (event.source, &event.body) {
-            (EventSource::User, EventBody::Action(Action::Message(message))) => Some(message),
-            _ => None,
-        });
+        let messages = view
+            .events()
+            .filter_map(|event| match (event.source, &event.body) {
+                (EventSource::User, EventBody::Action(Action::Message(message))) => Some(message),
+                _ => None,
+            });
         let action = match messages.skip(1).last() {
             None => Action::from(MessageAction {
                 content: "What is your name?".to_owned(),

@@ -27,7 +27,8 @@ pub enum CopyMode {
     Compare,
     /// Locks the conversation if events are missing, and appends them.
     Append,
-    /// Locks the conversation before it reads, because the other log belongs to the same conversation and could grow.
+    /// Locks the conversation before it reads, because the other log belongs to the same
+    /// conversation and could grow.
     LockAndAppend,
 }
 
@@ -45,21 +46,30 @@ pub enum CopiedLog {
 }
 
 impl Conversations {
-    /// Copies a log from another store under the same id, with all its events as they are. Nothing of an existing log is changed: it
-    /// gets the events that follow its own, or none if it is another log. If the copy of a new conversation fails, nothing is left
-    /// of it; if the process is killed, the next copy continues.
+    /// Copies a log from another store under the same id, with all its events as they are. Nothing
+    /// of an existing log is changed: it gets the events that follow its own, or none if it is
+    /// another log. If the copy of a new conversation fails, nothing is left of it; if the process
+    /// is killed, the next copy continues.
     ///
     /// # Errors
-    /// [`ConversationsError::Locked`] while a process runs the conversation; an error of the store or the pages.
+    /// [`ConversationsError::Locked`] while a process runs the conversation; an error of the store
+    /// or the pages.
     pub async fn copy_in(
         &self,
         id: &ConversationId,
         pages: &mut dyn EventPages,
         mode: CopyMode,
     ) -> Result<CopiedLog, ConversationsError> {
-        let claim = if mode == CopyMode::LockAndAppend { Some(self.claim(id).await?) } else { None };
-        let existing =
-            self.store.find(id).await?.map_or(EventId::FIRST, |listed| EventId(listed.summary.events));
+        let claim = if mode == CopyMode::LockAndAppend {
+            Some(self.claim(id).await?)
+        } else {
+            None
+        };
+        let existing = self
+            .store
+            .find(id)
+            .await?
+            .map_or(EventId::FIRST, |listed| EventId(listed.summary.events));
         let mut copy = LogCopy {
             conversations: self,
             id,
@@ -109,13 +119,24 @@ impl LogCopy<'_> {
             let Some(last) = page.last() else { break };
             let (start, past) = (next, last.id.next());
             if !page.iter().map(|event| event.id.0).eq(start.0..past.0) {
-                let text = format!("the events of conversation {} have a gap after event {start}", self.id);
+                let text = format!(
+                    "the events of conversation {} have a gap after event {start}",
+                    self.id
+                );
                 return Err(HostError::Refused(text).into());
             }
             next = past;
             if start < existing {
-                let stored = self.conversations.store.read(self.id, start, page.len()).await?;
-                if let Some((other, _)) = page.iter().zip(&stored).find(|(other, stored)| other != stored) {
+                let stored = self
+                    .conversations
+                    .store
+                    .read(self.id, start, page.len())
+                    .await?;
+                if let Some((other, _)) = page
+                    .iter()
+                    .zip(&stored)
+                    .find(|(other, stored)| other != stored)
+                {
                     return Ok(CopiedLog::Differs(other.id));
                 }
                 page.drain(..stored.len().min(page.len()));
@@ -137,12 +158,18 @@ impl LogCopy<'_> {
     async fn push(&mut self, event: Event) -> Result<(), ConversationsError> {
         self.batch.size_bytes += json_length(&event);
         self.batch.events.push(event);
-        if self.batch.size_bytes >= MAX_BATCH_BYTES { self.append().await } else { Ok(()) }
+        if self.batch.size_bytes >= MAX_BATCH_BYTES {
+            self.append().await
+        } else {
+            Ok(())
+        }
     }
 
     async fn append(&mut self) -> Result<(), ConversationsError> {
         let Batch { events, .. } = std::mem::take(&mut self.batch);
-        let Some(last) = events.last() else { return Ok(()) };
+        let Some(last) = events.last() else {
+            return Ok(());
+        };
         if self.claim.is_none() {
             self.claim = Some(self.conversations.claim(self.id).await?);
         }
@@ -185,12 +212,22 @@ mod tests {
     use crate::{ConversationLocks, LogPages, NoWorkspaces, ProcessLocks};
 
     fn event(id: u64, content: String) -> Event {
-        let message = MessageAction { content, ..Default::default() };
-        Event::new(EventId(id), timestamp(), EventSource::User, Action::from(message))
+        let message = MessageAction {
+            content,
+            ..Default::default()
+        };
+        Event::new(
+            EventId(id),
+            timestamp(),
+            EventSource::User,
+            Action::from(message),
+        )
     }
 
     fn log(length: u64) -> Vec<Event> {
-        (0..length).map(|id| event(id, format!("message {id}"))).collect()
+        (0..length)
+            .map(|id| event(id, format!("message {id}")))
+            .collect()
     }
 
     /// Pages of a list of events, with an error at the end if `fails`.
@@ -218,17 +255,42 @@ mod tests {
 
     impl Fixture {
         fn new() -> Self {
-            let (store, locks) = (Arc::new(MemoryStore::default()), Arc::new(ProcessLocks::default()));
-            let conversations = Conversations::new(store.clone(), locks.clone(), Arc::new(NoWorkspaces));
-            Self { store, locks, conversations, id: "c".parse().unwrap() }
+            let (store, locks) = (
+                Arc::new(MemoryStore::default()),
+                Arc::new(ProcessLocks::default()),
+            );
+            let conversations =
+                Conversations::new(store.clone(), locks.clone(), Arc::new(NoWorkspaces));
+            Self {
+                store,
+                locks,
+                conversations,
+                id: "c".parse().unwrap(),
+            }
         }
 
-        async fn copy(&self, events: Vec<Event>, mode: CopyMode) -> Result<CopiedLog, ConversationsError> {
-            self.conversations.copy_in(&self.id, &mut Pages { events, fails: false }, mode).await
+        async fn copy(
+            &self,
+            events: Vec<Event>,
+            mode: CopyMode,
+        ) -> Result<CopiedLog, ConversationsError> {
+            self.conversations
+                .copy_in(
+                    &self.id,
+                    &mut Pages {
+                        events,
+                        fails: false,
+                    },
+                    mode,
+                )
+                .await
         }
 
         async fn stored(&self) -> Vec<Event> {
-            self.store.read(&self.id, EventId::FIRST, usize::MAX).await.unwrap()
+            self.store
+                .read(&self.id, EventId::FIRST, usize::MAX)
+                .await
+                .unwrap()
         }
     }
 
@@ -244,7 +306,11 @@ mod tests {
             (23, CopyMode::LockAndAppend, CopiedLog::Extended(3), 23),
             (0, CopyMode::LockAndAppend, CopiedLog::Exists, 23),
         ] {
-            assert_eq!(target.copy(log(length), mode).await.unwrap(), expected, "{length} {mode:?}");
+            assert_eq!(
+                target.copy(log(length), mode).await.unwrap(),
+                expected,
+                "{length} {mode:?}"
+            );
             assert_eq!(target.stored().await, log(stored));
         }
     }
@@ -265,13 +331,22 @@ mod tests {
         let target = Fixture::new();
         target.store.append(&target.id, &log(10)).await.unwrap();
         let lock = target.locks.lock(&target.id).await.unwrap().unwrap();
-        assert_eq!(target.copy(log(10), CopyMode::Append).await.unwrap(), CopiedLog::Exists);
+        assert_eq!(
+            target.copy(log(10), CopyMode::Append).await.unwrap(),
+            CopiedLog::Exists
+        );
         for (length, mode) in [(11, CopyMode::Append), (10, CopyMode::LockAndAppend)] {
             let copied = target.copy(log(length), mode).await;
-            assert!(matches!(copied, Err(ConversationsError::Locked(_))), "{copied:?}");
+            assert!(
+                matches!(copied, Err(ConversationsError::Locked(_))),
+                "{copied:?}"
+            );
         }
         drop(lock);
-        assert_eq!(target.copy(log(11), CopyMode::Append).await.unwrap(), CopiedLog::Extended(1));
+        assert_eq!(
+            target.copy(log(11), CopyMode::Append).await.unwrap(),
+            CopiedLog::Extended(1)
+        );
     }
 
     #[tokio::test]
@@ -280,17 +355,29 @@ mod tests {
         // Two batches.
         let text = "x".repeat(MAX_BATCH_BYTES / 3);
         let large: Vec<_> = (0..5).map(|id| event(id, text.clone())).collect();
-        let mut failing = Pages { events: large.clone(), fails: true };
-        let copied = target.conversations.copy_in(&target.id, &mut failing, CopyMode::Append).await;
+        let mut failing = Pages {
+            events: large.clone(),
+            fails: true,
+        };
+        let copied = target
+            .conversations
+            .copy_in(&target.id, &mut failing, CopyMode::Append)
+            .await;
         assert!(matches!(copied, Err(ConversationsError::NoConversations)));
         assert!(target.stored().await.is_empty());
         let mut gap = large.clone();
         gap.remove(4);
         gap.push(event(9, String::new()));
         let copied = target.copy(gap, CopyMode::Append).await;
-        assert!(matches!(copied, Err(ConversationsError::Host(HostError::Refused(_)))));
+        assert!(matches!(
+            copied,
+            Err(ConversationsError::Host(HostError::Refused(_)))
+        ));
         assert!(target.stored().await.is_empty());
-        assert_eq!(target.copy(large.clone(), CopyMode::Append).await.unwrap(), CopiedLog::Added(5));
+        assert_eq!(
+            target.copy(large.clone(), CopyMode::Append).await.unwrap(),
+            CopiedLog::Added(5)
+        );
         assert!(target.stored().await == large);
     }
 
@@ -315,6 +402,9 @@ mod tests {
         let mut pages = LogPages::before(store(), source.id.clone(), EventId(90));
         pages.next().await.unwrap();
         source.store.remove(&source.id).await.unwrap();
-        assert!(matches!(pages.next().await, Err(ConversationsError::Unknown(_))));
+        assert!(matches!(
+            pages.next().await,
+            Err(ConversationsError::Unknown(_))
+        ));
     }
 }

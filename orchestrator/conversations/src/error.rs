@@ -91,7 +91,9 @@ impl ConversationsError {
             | Self::NothingToDecide(_)
             | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)
-            | Self::Host(HostError::Refused(_) | HostError::NoModel | HostError::NoModelKey(_)) => true,
+            | Self::Host(HostError::Refused(_) | HostError::NoModel | HostError::NoModelKey(_)) => {
+                true
+            }
             Self::Locked(_)
             | Self::NoSandbox(_)
             | Self::TooManyRunning(_)

@@ -1,7 +1,8 @@
 //! Follows a running conversation: its events, live updates, and waits for the user.
 //!
-//! A slow follower can miss live output, which the observation repeats, but no event. A follower also sends the messages of
-//! a replayed user, and requests an agent to continue on its own if there is no user.
+//! A slow follower can miss live output, which the observation repeats, but no event. A follower
+//! also sends the messages of a replayed user, and requests an agent to continue on its own if
+//! there is no user.
 
 use std::sync::Arc;
 
@@ -26,7 +27,8 @@ const CONTINUE_REQUEST: &str = "No user is here to answer. Continue with what yo
 pub struct FollowOptions {
     /// The first event to report.
     pub from: EventId,
-    /// Whether an agent that asks a question is requested to continue on its own, because there is no user.
+    /// Whether an agent that asks a question is requested to continue on its own, because there is
+    /// no user.
     pub auto_continue: bool,
 }
 
@@ -49,7 +51,9 @@ impl RunOutcome {
         match state.agent_state {
             AgentState::Finished => Self::Finished,
             AgentState::Error if state.limit_reached.is_some() => Self::LimitReached,
-            AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation => Self::AwaitingUser,
+            AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation => {
+                Self::AwaitingUser
+            }
             _ => Self::Failed,
         }
     }
@@ -117,7 +121,9 @@ impl Follower {
 
     /// Returns the state after an event has been applied. An event is in the log before that.
     pub async fn state_with(&self, event: EventId) -> Arc<State> {
-        self.conversation.wait_for(|state| state.next_id > event).await
+        self.conversation
+            .wait_for(|state| state.next_id > event)
+            .await
     }
 
     /// Whether the conversation's task has ended.
@@ -146,7 +152,10 @@ impl Follower {
     /// # Errors
     /// [`ConversationsError::Conversation`] if the conversation is busy or closed.
     pub fn send_message(&mut self, content: &str) -> Result<(), ConversationsError> {
-        let message = MessageAction { content: content.to_owned(), ..Default::default() };
+        let message = MessageAction {
+            content: content.to_owned(),
+            ..Default::default()
+        };
         self.send(message)
     }
 
@@ -154,7 +163,11 @@ impl Follower {
     ///
     /// # Errors
     /// See [`send_message`](Self::send_message).
-    pub fn decide(&mut self, action: EventId, decision: UserDecision) -> Result<(), ConversationsError> {
+    pub fn decide(
+        &mut self,
+        action: EventId,
+        decision: UserDecision,
+    ) -> Result<(), ConversationsError> {
         decide(&self.conversation, Some(action), decision)?;
         self.unapplied = Some(UnappliedInput::UserDecision(action));
         Ok(())
@@ -176,8 +189,8 @@ impl Follower {
     /// Waits for the next update. Cancel-safe.
     ///
     /// # Errors
-    /// [`ConversationsError::Store`] if the log cannot be read, [`ConversationsError::Conversation`] if a message of a
-    /// replayed user cannot be sent.
+    /// [`ConversationsError::Store`] if the log cannot be read,
+    /// [`ConversationsError::Conversation`] if a message of a replayed user cannot be sent.
     pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
         loop {
             self.wait_until_applied().await;
@@ -205,7 +218,8 @@ impl Follower {
                 biased;
                 events = self.events.next() => self.enqueue(events?),
                 () = self.queue.receive_live() => {}
-                // The state is published after its events. Without this, the last state change would be missed.
+                // The state is published after its events. Without this, the last state change
+                // would be missed.
                 now = self.conversation.wait_for(|now| now.next_id > state.next_id) => {
                     if now.next_id == state.next_id {
                         return Ok(ConversationUpdate::Closed);
@@ -218,9 +232,16 @@ impl Follower {
     /// Queues running actions of an earlier process, so that their output follows them.
     async fn queue_running_actions(&mut self, from: EventId) -> Result<(), ConversationsError> {
         let state = self.conversation.state();
-        let running = state.pending().filter(|(_, pending)| state.is_performing(pending));
+        let running = state
+            .pending()
+            .filter(|(_, pending)| state.is_performing(pending));
         for (_, pending) in running.filter(|(_, pending)| pending.action < from) {
-            let events = self.conversation.log().cursor(pending.action).next().await?;
+            let events = self
+                .conversation
+                .log()
+                .cursor(pending.action)
+                .next()
+                .await?;
             if let Some(action) = events.into_iter().next() {
                 self.queue.push_event(action, ConversationUpdate::Attached);
             }
@@ -259,13 +280,16 @@ impl Follower {
         let due = next
             .filter(|_| !state.has_pending_actions() && !self.is_stopping)
             .filter(|_| !matches!(state.agent_state, AgentState::Stopped | AgentState::Paused));
-        let Some(message) = due.cloned() else { return Ok(false) };
+        let Some(message) = due.cloned() else {
+            return Ok(false);
+        };
         self.replayed_message_count += 1;
         self.send(message)?;
         Ok(true)
     }
 
-    /// Requests an agent that asks a question to continue on its own, if there is no user. Returns whether it did.
+    /// Requests an agent that asks a question to continue on its own, if there is no user. Returns
+    /// whether it did.
     fn request_continue(&mut self, state: &State) -> Result<bool, ConversationsError> {
         let is_due = self.auto_continue
             && !self.is_stopping
@@ -282,10 +306,14 @@ impl Follower {
         match &self.unapplied {
             None => return,
             Some(UnappliedInput::Message(before)) => {
-                self.conversation.wait_for(|now| has_message_arrived(now, before)).await;
+                self.conversation
+                    .wait_for(|now| has_message_arrived(now, before))
+                    .await;
             }
             Some(UnappliedInput::UserDecision(action)) => {
-                self.conversation.wait_for(|now| action_awaiting_confirmation(now) != Some(*action)).await;
+                self.conversation
+                    .wait_for(|now| action_awaiting_confirmation(now) != Some(*action))
+                    .await;
             }
         }
         self.unapplied = None;
@@ -316,7 +344,9 @@ fn track_answer(event: &Event, answer: &mut Option<String>) {
         _ if event.delegation.is_some() => {}
         (EventSource::User, EventBody::Action(Action::Message(_))) => *answer = None,
         (_, EventBody::Action(Action::Message(message))) => *answer = Some(message.content.clone()),
-        (_, EventBody::Action(Action::Finish(finish))) => *answer = Some(finish.final_thought.clone()),
+        (_, EventBody::Action(Action::Finish(finish))) => {
+            *answer = Some(finish.final_thought.clone())
+        }
         // The agent continued after its message.
         (EventSource::Agent, EventBody::Action(_)) => *answer = None,
         _ => {}

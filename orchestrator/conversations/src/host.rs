@@ -15,20 +15,26 @@ pub type LockGuard = Box<dyn Send + Sync>;
 pub struct ConversationLock {
     /// Releases the lock when it is dropped.
     pub guard: LockGuard,
-    /// Cancelled when the lock is lost, because this host could not renew it: another host may hold it by now.
+    /// Cancelled when the lock is lost, because this host could not renew it: another host may hold
+    /// it by now.
     pub lost: CancellationToken,
 }
 
-/// Locks that make one process at a time the writer of a conversation. Hosts that share a store share its locks.
+/// Locks that make one process at a time the writer of a conversation. Hosts that share a store
+/// share its locks.
 #[async_trait]
 pub trait ConversationLocks: Send + Sync {
     /// Locks a conversation. `None` if another process holds the lock.
     ///
     /// # Errors
     /// [`HostError::Failed`] if it is unknown whether another process holds the lock.
-    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError>;
+    async fn lock(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ConversationLock>, HostError>;
 
-    /// Locks a folder of this host that a process works in. `None` if another process holds the lock.
+    /// Locks a folder of this host that a process works in. `None` if another process holds the
+    /// lock.
     ///
     /// # Errors
     /// [`HostError::Failed`] if the folder cannot be opened.
@@ -38,19 +44,26 @@ pub trait ConversationLocks: Send + Sync {
     ///
     /// # Errors
     /// [`HostError::Failed`] if the locks cannot be read.
-    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError>;
+    async fn locked(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<BTreeSet<ConversationId>, HostError>;
 
-    /// Returns the address of the other host that holds a conversation's lock. `None` if no other host holds it, or it has no
-    /// address.
+    /// Returns the address of the other host that holds a conversation's lock. `None` if no other
+    /// host holds it, or it has no address.
     ///
     /// # Errors
     /// [`HostError::Failed`] if the locks cannot be read.
-    async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, HostError> {
+    async fn other_holder(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<String>, HostError> {
         let _ = conversation;
         Ok(None)
     }
 
-    /// Waits until other hosts can acquire a lock that this process has dropped, or its release has failed: it expires then.
+    /// Waits until other hosts can acquire a lock that this process has dropped, or its release has
+    /// failed: it expires then.
     async fn wait_until_released(&self, conversation: &ConversationId) {
         let _ = conversation;
     }
@@ -59,11 +72,13 @@ pub trait ConversationLocks: Send + Sync {
 /// Folders of conversations for which the user chose none.
 #[async_trait]
 pub trait Workspaces: Send + Sync {
-    /// Copies the folder of conversation `from` for conversation `to`. Returns the path of the copy. `None` if the user chose
-    /// the folder of `from`: it is then shared. `recorded` is the folder in the log of `from`.
+    /// Copies the folder of conversation `from` for conversation `to`. Returns the path of the
+    /// copy. `None` if the user chose the folder of `from`: it is then shared. `recorded` is the
+    /// folder in the log of `from`.
     ///
     /// # Errors
-    /// [`HostError::Refused`] if the folder was replaced since, [`HostError::Failed`] if it cannot be copied.
+    /// [`HostError::Refused`] if the folder was replaced since, [`HostError::Failed`] if it cannot
+    /// be copied.
     async fn fork(
         &self,
         from: &ConversationId,
@@ -74,11 +89,12 @@ pub trait Workspaces: Send + Sync {
     /// Whether a conversation's own folder exists and is empty.
     fn is_empty(&self, conversation: &ConversationId) -> bool;
 
-    /// Removes a conversation's own folder if it is empty. Requires that the conversation is locked and has no sandbox,
-    /// which could have the folder mounted.
+    /// Removes a conversation's own folder if it is empty. Requires that the conversation is locked
+    /// and has no sandbox, which could have the folder mounted.
     fn remove_if_empty(&self, conversation: &ConversationId);
 
-    /// Removes a conversation's own folder with its contents, if it has one. The requirements of [`remove_if_empty`](Self::remove_if_empty) apply.
+    /// Removes a conversation's own folder with its contents, if it has one. The requirements of
+    /// [`remove_if_empty`](Self::remove_if_empty) apply.
     ///
     /// # Errors
     /// [`HostError::Failed`] if the folder cannot be removed.

@@ -1,20 +1,23 @@
-//! The application layer: everything that a front end can do with conversations, behind one type, [`Conversations`].
+//! The application layer: everything that a front end can do with conversations, behind one type,
+//! [`Conversations`].
 //!
-//! A front end (command line, REST server, chat) parses, authorizes and renders. Rules that all of them share live here:
-//! write access, limits on resume, redaction, waiting for the user, retention of sandboxes, contents of lists, forks and
-//! exports.
+//! A front end (command line, REST server, chat) parses, authorizes and renders. Rules that all of
+//! them share live here: write access, limits on resume, redaction, waiting for the user, retention
+//! of sandboxes, contents of lists, forks and exports.
 //!
 //! A new conversation is [`create`](Conversations::create)d, which claims its id, and
-//! [`start`](Conversations::start)ed. A stored one is [`open`](Conversations::open)ed, which claims it and reads its log,
-//! and [`resume`](Conversations::resume)d. It then runs in this process and is controlled by its id. Any number of
-//! front ends [`follow`](Conversations::follow) it, until it is [`close`](Conversations::close)d. A claim keeps other
-//! processes from writing the same conversation. A [`Sweep`] removes sandboxes of killed processes.
+//! [`start`](Conversations::start)ed. A stored one is [`open`](Conversations::open)ed, which claims
+//! it and reads its log, and [`resume`](Conversations::resume)d. It then runs in this process and
+//! is controlled by its id. Any number of front ends [`follow`](Conversations::follow) it, until it
+//! is [`close`](Conversations::close)d. A claim keeps other processes from writing the same
+//! conversation. A [`Sweep`] removes sandboxes of killed processes.
 //!
 //! [`UserProfiles`] keeps the settings and secrets of users.
 //!
-//! Knows the traits of [`engine`] and no adapter: stores, sandbox providers and models arrive as trait objects, locks and
-//! folders through [`ConversationLocks`] and [`Workspaces`]. Reads no files, no environment and no configuration, and
-//! prints nothing. `examples/embedded.rs` runs a conversation on the engine's test parts.
+//! Knows the traits of [`engine`] and no adapter: stores, sandbox providers and models arrive as
+//! trait objects, locks and folders through [`ConversationLocks`] and [`Workspaces`]. Reads no
+//! files, no environment and no configuration, and prints nothing. `examples/embedded.rs` runs a
+//! conversation on the engine's test parts.
 
 mod claim;
 mod copy;
@@ -56,8 +59,8 @@ pub use error::ConversationsError;
 pub use follow::{FollowOptions, Follower, RunOutcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{
-    ComposedConversation, ConversationFactory, ConversationRequest, EventStream, HostedConversations,
-    HostingOptions, MIN_QUESTION_AGE, Turn, TurnEnd, TurnOutcome, TurnUpdate,
+    ComposedConversation, ConversationFactory, ConversationRequest, EventStream,
+    HostedConversations, HostingOptions, MIN_QUESTION_AGE, Turn, TurnEnd, TurnOutcome, TurnUpdate,
 };
 pub use library::{DeleteMode, FindProvider};
 pub use list::{ConversationEntry, ConversationFilter, ConversationStatus};
@@ -65,8 +68,8 @@ pub use log_pages::LogPages;
 pub use parts::ConversationParts;
 pub use ports::PortError;
 pub use profile::{
-    GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile, UserProfile,
-    UserProfiles,
+    GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile,
+    UserProfile, UserProfiles,
 };
 pub use resume::{ResumeRequest, StoredConversation, UserDecision};
 pub use running::{CloseReason, ClosedConversation};
@@ -77,7 +80,9 @@ pub use sweeping::{SandboxRetention, Sweep};
 pub use task_prompt::task_prompt;
 pub use trajectory::TrajectoryPages;
 pub use update::{ConversationUpdate, WaitState};
-pub use workspace_files::{FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts};
+pub use workspace_files::{
+    FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts,
+};
 
 /// The conversations of one store, including those that run in this process.
 pub struct Conversations {
@@ -94,13 +99,22 @@ impl Conversations {
         locks: Arc<dyn ConversationLocks>,
         workspaces: Arc<dyn Workspaces>,
     ) -> Self {
-        Self { store, locks, workspaces, running: RunningConversations::default() }
+        Self {
+            store,
+            locks,
+            workspaces,
+            running: RunningConversations::default(),
+        }
     }
 
     /// Generates an id for a new conversation. Later ids sort after earlier ones.
     pub fn new_id() -> ConversationId {
         #[expect(clippy::expect_used, reason = "32 hexadecimal digits are an id")]
-        let id = uuid::Uuid::now_v7().simple().to_string().try_into().expect("an id");
+        let id = uuid::Uuid::now_v7()
+            .simple()
+            .to_string()
+            .try_into()
+            .expect("an id");
         id
     }
 }

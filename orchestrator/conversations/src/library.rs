@@ -21,9 +21,11 @@ use crate::{
 const CHECKED_PAGE_SIZE: usize = 20;
 
 /// Finds the provider of a runtime's sandboxes.
-pub type FindProvider<'a> = dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
+pub type FindProvider<'a> =
+    dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
 
-/// What [`Conversations::delete`] does with a conversation whose sandbox or folder cannot be removed.
+/// What [`Conversations::delete`] does with a conversation whose sandbox or folder cannot be
+/// removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeleteMode {
     /// Keeps it, so that deleting can be repeated.
@@ -33,14 +35,20 @@ pub enum DeleteMode {
 }
 
 impl Conversations {
-    /// Checks that events can be stored and that conversations can be listed. May take as long as the store's retries do.
+    /// Checks that events can be stored and that conversations can be listed. May take as long as
+    /// the store's retries do.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
     pub async fn check_store(&self) -> Result<(), ConversationsError> {
         self.store.check_writable().await?;
         // Parts of a damaged file can be written although others cannot be read.
-        self.store.list(&ConversationQuery { limit: CHECKED_PAGE_SIZE, ..Default::default() }).await?;
+        self.store
+            .list(&ConversationQuery {
+                limit: CHECKED_PAGE_SIZE,
+                ..Default::default()
+            })
+            .await?;
         Ok(())
     }
 
@@ -67,19 +75,27 @@ impl Conversations {
         list::list(self.store.as_ref(), self.locks.as_ref(), filter).await
     }
 
-    /// Lists the conversations whose title, start of the first message, model or folder contain a text, in any case.
+    /// Lists the conversations whose title, start of the first message, model or folder contain a
+    /// text, in any case.
     ///
     /// # Errors
     /// See [`list`](Self::list).
     pub async fn search(&self, text: &str) -> Result<Vec<ConversationEntry>, ConversationsError> {
-        self.list(&ConversationFilter { text: Some(text.to_owned()), ..Default::default() }).await
+        self.list(&ConversationFilter {
+            text: Some(text.to_owned()),
+            ..Default::default()
+        })
+        .await
     }
 
     /// Finds the selected conversation.
     ///
     /// # Errors
     /// See [`ConversationSelector::find_in`]; [`ConversationsError::Store`].
-    pub async fn find(&self, selector: &ConversationSelector) -> Result<ConversationId, ConversationsError> {
+    pub async fn find(
+        &self,
+        selector: &ConversationSelector,
+    ) -> Result<ConversationId, ConversationsError> {
         selector.find_in(&self.store.conversations().await?.conversations)
     }
 
@@ -92,14 +108,20 @@ impl Conversations {
         selectors: &[ConversationSelector],
     ) -> Result<Vec<Result<ConversationId, ConversationsError>>, ConversationsError> {
         let list = self.store.conversations().await?.conversations;
-        Ok(selectors.iter().map(|selector| selector.find_in(&list)).collect())
+        Ok(selectors
+            .iter()
+            .map(|selector| selector.find_in(&list))
+            .collect())
     }
 
     /// Finds the conversations that no process runs and whose last event is older than `age`.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
-    pub async fn find_older_than(&self, age: Duration) -> Result<Vec<ConversationId>, ConversationsError> {
+    pub async fn find_older_than(
+        &self,
+        age: Duration,
+    ) -> Result<Vec<ConversationId>, ConversationsError> {
         let cutoff = clock::epoch_seconds(&clock::now()) - age.as_secs_f64();
         let all = self.store.conversations().await?.conversations.into_iter();
         let old = all.filter(|summary| clock::epoch_seconds(&summary.last_updated_at) < cutoff);
@@ -109,8 +131,8 @@ impl Conversations {
         Ok(old)
     }
 
-    /// Reads at most `limit` events of a conversation from `from` on. Empty if the log ends before. Events may be large: see
-    /// [`read_page`](Self::read_page).
+    /// Reads at most `limit` events of a conversation from `from` on. Empty if the log ends before.
+    /// Events may be large: see [`read_page`](Self::read_page).
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
@@ -123,18 +145,23 @@ impl Conversations {
         Ok(self.store.read(id, from, limit).await?)
     }
 
-    /// Returns the address of the other host that runs a conversation. `None` if no other host does, or it has no address.
+    /// Returns the address of the other host that runs a conversation. `None` if no other host
+    /// does, or it has no address.
     ///
     /// # Errors
     /// [`ConversationsError::Host`].
-    pub async fn other_host(&self, id: &ConversationId) -> Result<Option<String>, ConversationsError> {
+    pub async fn other_host(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<String>, ConversationsError> {
         if self.is_running(id) && !self.claim_lost(id).is_cancelled() {
             return Ok(None);
         }
         Ok(self.locks.other_holder(id).await?)
     }
 
-    /// Returns the end of a log that other hosts may append to: see [`EventStore::subscribe`](engine::events::EventStore::subscribe).
+    /// Returns the end of a log that other hosts may append to: see
+    /// [`EventStore::subscribe`](engine::events::EventStore::subscribe).
     pub(crate) fn subscribe(&self, id: &ConversationId) -> Option<watch::Receiver<EventId>> {
         self.store.subscribe(id)
     }
@@ -145,7 +172,9 @@ impl Conversations {
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
     pub async fn event_count(&self, id: &ConversationId) -> Result<u64, ConversationsError> {
         let listed = self.store.find(id).await?;
-        listed.map(|listed| listed.summary.events).ok_or_else(|| ConversationsError::Unknown(id.clone()))
+        listed
+            .map(|listed| listed.summary.events)
+            .ok_or_else(|| ConversationsError::Unknown(id.clone()))
     }
 
     /// Returns the user who owns a conversation. `None` for the operator.
@@ -158,13 +187,20 @@ impl Conversations {
         Ok(listed.overview.owner)
     }
 
-    /// Whether a user owns a conversation. `false` if there is no such conversation, or its entry is damaged.
+    /// Whether a user owns a conversation. `false` if there is no such conversation, or its entry
+    /// is damaged.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
-    pub async fn is_owned_by(&self, id: &ConversationId, user: &UserId) -> Result<bool, ConversationsError> {
+    pub async fn is_owned_by(
+        &self,
+        id: &ConversationId,
+        user: &UserId,
+    ) -> Result<bool, ConversationsError> {
         match self.store.find(id).await {
-            Ok(listed) => Ok(listed.is_some_and(|listed| listed.overview.owner.as_ref() == Some(user))),
+            Ok(listed) => {
+                Ok(listed.is_some_and(|listed| listed.overview.owner.as_ref() == Some(user)))
+            }
             Err(StoreError::DamagedEntry { .. }) => Ok(false),
             Err(error) => Err(error.into()),
         }
@@ -174,13 +210,21 @@ impl Conversations {
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
-    pub async fn entry(&self, id: &ConversationId) -> Result<Option<ConversationEntry>, ConversationsError> {
-        let Some(listed) = self.store.find(id).await? else { return Ok(None) };
+    pub async fn entry(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Option<ConversationEntry>, ConversationsError> {
+        let Some(listed) = self.store.find(id).await? else {
+            return Ok(None);
+        };
         let locked = self.locks.locked(std::slice::from_ref(id)).await?;
-        Ok(Some(list::entry(self.store.as_ref(), listed, &locked).await))
+        Ok(Some(
+            list::entry(self.store.as_ref(), listed, &locked).await,
+        ))
     }
 
-    /// Returns the settings that a conversation was started with. `None` if there is no such conversation.
+    /// Returns the settings that a conversation was started with. `None` if there is no such
+    /// conversation.
     ///
     /// # Errors
     /// [`ConversationsError::Store`].
@@ -200,7 +244,10 @@ impl Conversations {
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
     pub async fn events(&self, id: &ConversationId) -> Result<Vec<Event>, ConversationsError> {
-        let (mut events, mut pages) = (Vec::new(), LogPages::new(Arc::clone(&self.store), id.clone()));
+        let (mut events, mut pages) = (
+            Vec::new(),
+            LogPages::new(Arc::clone(&self.store), id.clone()),
+        );
         loop {
             let page = pages.next_page().await?;
             if page.is_empty() {
@@ -208,7 +255,11 @@ impl Conversations {
             }
             events.extend(page);
         }
-        if events.is_empty() { Err(ConversationsError::Unknown(id.clone())) } else { Ok(events) }
+        if events.is_empty() {
+            Err(ConversationsError::Unknown(id.clone()))
+        } else {
+            Ok(events)
+        }
     }
 
     /// Returns a conversation as a V0 trajectory, in memory: see [`trajectory`](Self::trajectory).
@@ -236,11 +287,12 @@ impl Conversations {
         Ok(conversation::renumber(self.export(id, true).await?))
     }
 
-    /// Creates a paused conversation that shares the events of another one up to `last`, or all of them. It has no sandbox
-    /// yet, and a copy of the other one's own workspace.
+    /// Creates a paused conversation that shares the events of another one up to `last`, or all of
+    /// them. It has no sandbox yet, and a copy of the other one's own workspace.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::UnknownEvent`], or an error of the store or the workspaces.
+    /// [`ConversationsError::Unknown`], [`ConversationsError::UnknownEvent`], or an error of the
+    /// store or the workspaces.
     pub async fn fork(
         &self,
         from: &ConversationId,
@@ -259,7 +311,10 @@ impl Conversations {
         let id = Self::new_id();
         if let Some(EventBody::Record(Record::ConversationStarted(started))) =
             events.first_mut().map(|event| &mut event.body)
-            && let Some(copy) = self.workspaces.fork(from, started.workspace.as_deref(), &id).await?
+            && let Some(copy) = self
+                .workspaces
+                .fork(from, started.workspace.as_deref(), &id)
+                .await?
         {
             started.workspace = Some(copy);
         }
@@ -267,7 +322,8 @@ impl Conversations {
         Ok(id)
     }
 
-    /// Stores a conversation of V0 under its id. It has no sandbox yet, and a working agent is paused.
+    /// Stores a conversation of V0 under its id. It has no sandbox yet, and a working agent is
+    /// paused.
     ///
     /// # Errors
     /// [`ConversationsError::Exists`], [`ConversationsError::Locked`], or an error of the store.
@@ -286,11 +342,13 @@ impl Conversations {
         Ok(())
     }
 
-    /// Deletes a conversation with its sandbox and its own workspace. The log is removed last, so that a failed deletion can
-    /// be repeated. Reports each failure that [`DeleteMode::Force`] ignores.
+    /// Deletes a conversation with its sandbox and its own workspace. The log is removed last, so
+    /// that a failed deletion can be repeated. Reports each failure that [`DeleteMode::Force`]
+    /// ignores.
     ///
     /// # Errors
-    /// [`ConversationsError::Locked`] while a process runs it, or an error of the provider, the workspaces or the store.
+    /// [`ConversationsError::Locked`] while a process runs it, or an error of the provider, the
+    /// workspaces or the store.
     pub async fn delete(
         &self,
         id: &ConversationId,
@@ -326,15 +384,23 @@ impl Conversations {
             }
             Err(error) => return Err(error.into()),
         };
-        let Some(lease) = state.lease else { return Ok(()) };
+        let Some(lease) = state.lease else {
+            return Ok(());
+        };
         let provider = find_provider(&lease.runtime)?;
-        provider.destroy(&lease.sandbox_id).await.map_err(ConversationsError::RemoveSandbox)
+        provider
+            .destroy(&lease.sandbox_id)
+            .await
+            .map_err(ConversationsError::RemoveSandbox)
     }
 
-    /// Removes a conversation's own workspace if it is empty and no sandbox can have it mounted. Requires its lock.
+    /// Removes a conversation's own workspace if it is empty and no sandbox can have it mounted.
+    /// Requires its lock.
     pub(crate) async fn remove_empty_workspace(&self, id: &ConversationId) {
         if self.workspaces.is_empty(id)
-            && read_state(self.store.as_ref(), id).await.is_ok_and(|state| state.lease.is_none())
+            && read_state(self.store.as_ref(), id)
+                .await
+                .is_ok_and(|state| state.lease.is_none())
         {
             self.workspaces.remove_if_empty(id);
         }

@@ -23,16 +23,16 @@ use crate::resume::find_decided;
 use crate::running::RunningConversation;
 use crate::{
     Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError,
-    FollowOptions, Follower, InitialTask, NewConversation, ResumeRequest, StoredConversation, UserDecision,
-    follow, title,
+    FollowOptions, Follower, InitialTask, NewConversation, ResumeRequest, StoredConversation,
+    UserDecision, follow, title,
 };
 
 impl Conversations {
     /// Claims the id of a new conversation. Nothing is stored before it is started.
     ///
     /// # Errors
-    /// [`ConversationsError::Exists`], [`ConversationsError::Locked`], [`ConversationsError::Host`] or
-    /// [`ConversationsError::Store`].
+    /// [`ConversationsError::Exists`], [`ConversationsError::Locked`], [`ConversationsError::Host`]
+    /// or [`ConversationsError::Store`].
     pub async fn create(&self, id: ConversationId) -> Result<Claim, ConversationsError> {
         let claim = self.claim(&id).await?;
         if !self.store.read(&id, EventId::FIRST, 1).await?.is_empty() {
@@ -45,29 +45,50 @@ impl Conversations {
     ///
     /// # Errors
     /// [`ConversationsError::Conversation`] if its log cannot be opened or is not empty.
-    pub async fn start(&self, mut claim: Claim, new: NewConversation) -> Result<(), ConversationsError> {
-        let NewConversation { started, parts, title, task } = new;
+    pub async fn start(
+        &self,
+        mut claim: Claim,
+        new: NewConversation,
+    ) -> Result<(), ConversationsError> {
+        let NewConversation {
+            started,
+            parts,
+            title,
+            task,
+        } = new;
         let guarded = parts.to_guarded(Arc::clone(&self.store), &claim);
-        let conversation = Conversation::start(guarded.clone(), claim.id().clone(), started).await?;
+        let conversation =
+            Conversation::start(guarded.clone(), claim.id().clone(), started).await?;
         claim.mark_started();
         if let Some(title) = &title {
             conversation.set_title(&parts.redactor.text(title))?;
         }
-        // Sent before the sandbox is ready. A message after a failed creation would start another one.
+        // Sent before the sandbox is ready. A message after a failed creation would start another
+        // one.
         if let InitialTask::Message(message) = &task {
             conversation.send_message(redact(message, &parts))?;
         }
         let needs_title = title.is_none();
-        self.register(claim, conversation, guarded, parts, task.into_trajectory(), needs_title);
+        self.register(
+            claim,
+            conversation,
+            guarded,
+            parts,
+            task.into_trajectory(),
+            needs_title,
+        );
         Ok(())
     }
 
     /// Claims a stored conversation and reads its log, to resume it.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], [`ConversationsError::Host`] or
-    /// [`ConversationsError::Store`].
-    pub async fn open(&self, id: &ConversationId) -> Result<StoredConversation, ConversationsError> {
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`],
+    /// [`ConversationsError::Host`] or [`ConversationsError::Store`].
+    pub async fn open(
+        &self,
+        id: &ConversationId,
+    ) -> Result<StoredConversation, ConversationsError> {
         // Checked first, so that an unknown id leaves no lock file.
         if self.store.read(id, EventId::FIRST, 1).await?.is_empty() {
             return Err(ConversationsError::Unknown(id.clone()));
@@ -77,11 +98,12 @@ impl Conversations {
         StoredConversation::read(Arc::clone(&self.store), claim).await
     }
 
-    /// Resumes a stored conversation in this process. A running action is attached to, never run again. Returns once the
-    /// conversation has received the request.
+    /// Resumes a stored conversation in this process. A running action is attached to, never run
+    /// again. Returns once the conversation has received the request.
     ///
     /// # Errors
-    /// See [`StoredConversation::check`]; [`ConversationsError::Conversation`] if the log cannot be read.
+    /// See [`StoredConversation::check`]; [`ConversationsError::Conversation`] if the log cannot be
+    /// read.
     pub async fn resume(
         &self,
         stored: StoredConversation,
@@ -91,7 +113,8 @@ impl Conversations {
     ) -> Result<(), ConversationsError> {
         stored.check(&request)?;
         let guarded = parts.to_guarded(Arc::clone(&self.store), &stored.claim);
-        let conversation = Conversation::recover(guarded.clone(), stored.claim.id().clone()).await?;
+        let conversation =
+            Conversation::recover(guarded.clone(), stored.claim.id().clone()).await?;
         let from = stored.state.next_id;
         let needs_resume = stored.needs_resume(&request);
         let options = stored.resume_options(&request, confirmation);
@@ -123,7 +146,14 @@ impl Conversations {
             conversation.wait_for(|now| now.next_id > from).await;
         }
         let needs_title = stored.state.title.is_none();
-        self.register(stored.claim, conversation, guarded, parts, None, needs_title);
+        self.register(
+            stored.claim,
+            conversation,
+            guarded,
+            parts,
+            None,
+            needs_title,
+        );
         Ok(())
     }
 
@@ -140,7 +170,10 @@ impl Conversations {
         let conversation = Arc::new(conversation);
         let title_model = parts.title_model.filter(|_| needs_title);
         let title_task = title_model.map(|llm| {
-            AbortOnDropHandle::new(tokio::spawn(title::find_title(Arc::clone(&conversation), llm)))
+            AbortOnDropHandle::new(tokio::spawn(title::find_title(
+                Arc::clone(&conversation),
+                llm,
+            )))
         });
         self.running.insert(RunningConversation {
             conversation,
@@ -166,29 +199,37 @@ impl Conversations {
 
     /// Returns the state of a running conversation. `None` if it does not run in this process.
     pub fn state(&self, id: &ConversationId) -> Option<Arc<State>> {
-        self.running.with(id, |running| running.conversation.state()).ok()
+        self.running
+            .with(id, |running| running.conversation.state())
+            .ok()
     }
 
-    /// Returns a receiver that changes whenever a conversation starts or stops running in this process, or is deleted or changed
-    /// while it does not run.
+    /// Returns a receiver that changes whenever a conversation starts or stops running in this
+    /// process, or is deleted or changed while it does not run.
     pub(crate) fn watch_running(&self) -> watch::Receiver<()> {
         self.running.watch()
     }
 
-    /// Waits until the state of a running conversation matches, or the conversation is closed. Returns its last state. `None` if
-    /// it does not run.
+    /// Waits until the state of a running conversation matches, or the conversation is closed.
+    /// Returns its last state. `None` if it does not run.
     pub(crate) async fn wait_for(
         &self,
         id: &ConversationId,
         matches: impl FnMut(&State) -> bool,
     ) -> Option<Arc<State>> {
-        let conversation = self.running.with(id, |running| Arc::clone(&running.conversation)).ok()?;
+        let conversation = self
+            .running
+            .with(id, |running| Arc::clone(&running.conversation))
+            .ok()?;
         Some(conversation.wait_for(matches).await)
     }
 
-    /// Returns the token that is cancelled when another host may run the conversation. Cancelled if it does not run here.
+    /// Returns the token that is cancelled when another host may run the conversation. Cancelled if
+    /// it does not run here.
     pub(crate) fn claim_lost(&self, id: &ConversationId) -> CancellationToken {
-        let lost = self.running.with(id, |running| running.claim.lost().clone());
+        let lost = self
+            .running
+            .with(id, |running| running.claim.lost().clone());
         lost.unwrap_or_else(|_| {
             let lost = CancellationToken::new();
             lost.cancel();
@@ -198,7 +239,9 @@ impl Conversations {
 
     /// Whether the task of a running conversation has ended by itself.
     pub(crate) fn has_failed(&self, id: &ConversationId) -> bool {
-        self.running.with(id, |running| running.conversation.is_closed()).unwrap_or(false)
+        self.running
+            .with(id, |running| running.conversation.is_closed())
+            .unwrap_or(false)
     }
 
     /// Whether a running conversation continues only with an input of the user, or has failed.
@@ -207,29 +250,34 @@ impl Conversations {
         self.running.with(id, is_at_rest).unwrap_or(false)
     }
 
-    /// Returns the running conversation that has waited longest for the user, of those of one owner or of all that are at rest.
+    /// Returns the running conversation that has waited longest for the user, of those of one owner
+    /// or of all that are at rest.
     pub(crate) fn longest_at_rest(&self, owner: Option<&UserId>) -> Option<ConversationId> {
         self.running.longest_at_rest(owner)
     }
 
-    /// Follows a running conversation. The first follower also sends the messages of a replayed user.
+    /// Follows a running conversation. The first follower also sends the messages of a replayed
+    /// user.
     ///
     /// # Errors
-    /// [`ConversationsError::NotRunning`], or [`ConversationsError::Store`] if the log cannot be read.
+    /// [`ConversationsError::NotRunning`], or [`ConversationsError::Store`] if the log cannot be
+    /// read.
     pub async fn follow(
         &self,
         id: &ConversationId,
         options: FollowOptions,
     ) -> Result<Follower, ConversationsError> {
-        let (conversation, replayed) =
-            self.running.with(id, |running| (Arc::clone(&running.conversation), running.replayed.take()))?;
+        let (conversation, replayed) = self.running.with(id, |running| {
+            (Arc::clone(&running.conversation), running.replayed.take())
+        })?;
         Follower::new(conversation, replayed, options).await
     }
 
     /// Sends a message to a running conversation as the user.
     ///
     /// # Errors
-    /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or closed.
+    /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or
+    /// closed.
     pub fn send_message(
         &self,
         id: &ConversationId,
@@ -238,7 +286,9 @@ impl Conversations {
         self.running.with(id, |running| {
             running.last_input = Instant::now();
             let content = running.redactor.text(&message.content).into_owned();
-            Ok(running.conversation.send_message(MessageAction { content, ..message })?)
+            Ok(running
+                .conversation
+                .send_message(MessageAction { content, ..message })?)
         })?
     }
 
@@ -264,7 +314,8 @@ impl Conversations {
     /// # Errors
     /// See [`send_message`](Self::send_message).
     pub fn pause(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| Ok(running.conversation.pause()?))?
+        self.running
+            .with(id, |running| Ok(running.conversation.pause()?))?
     }
 
     /// Resumes the agent of a running conversation that is paused, stopped or has failed.
@@ -272,14 +323,21 @@ impl Conversations {
     /// # Errors
     /// See [`send_message`](Self::send_message).
     pub fn continue_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| Ok(running.conversation.resume(ResumeOptions::default())?))?
+        self.running.with(id, |running| {
+            Ok(running.conversation.resume(ResumeOptions::default())?)
+        })?
     }
 
-    /// Sets the title of a running conversation. Returns it as it is stored: one line without secrets.
+    /// Sets the title of a running conversation. Returns it as it is stored: one line without
+    /// secrets.
     ///
     /// # Errors
     /// See [`send_message`](Self::send_message).
-    pub fn set_title(&self, id: &ConversationId, title: &str) -> Result<String, ConversationsError> {
+    pub fn set_title(
+        &self,
+        id: &ConversationId,
+        title: &str,
+    ) -> Result<String, ConversationsError> {
         self.running.with(id, |running| {
             let title = first_line(&running.redactor.text(title));
             running.conversation.set_title(&title)?;
@@ -287,13 +345,22 @@ impl Conversations {
         })?
     }
 
-    /// Sets the title of a conversation that does not run. The composition root redacts no secrets in it.
+    /// Sets the title of a conversation that does not run. The composition root redacts no secrets
+    /// in it.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or [`ConversationsError::Store`].
-    pub async fn set_stored_title(&self, id: &ConversationId, title: &str) -> Result<(), ConversationsError> {
-        let titled = Record::from(ConversationTitled { title: first_line(title) });
-        self.append_to_stored(id, EventSource::Environment, titled).await
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or
+    /// [`ConversationsError::Store`].
+    pub async fn set_stored_title(
+        &self,
+        id: &ConversationId,
+        title: &str,
+    ) -> Result<(), ConversationsError> {
+        let titled = Record::from(ConversationTitled {
+            title: first_line(title),
+        });
+        self.append_to_stored(id, EventSource::Environment, titled)
+            .await
     }
 
     /// Records the user's feedback on a running conversation.
@@ -305,7 +372,9 @@ impl Conversations {
         id: &ConversationId,
         feedback: FeedbackGiven,
     ) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| Ok(running.conversation.record_feedback(feedback)?))?
+        self.running.with(id, |running| {
+            Ok(running.conversation.record_feedback(feedback)?)
+        })?
     }
 
     /// Records the user's feedback on a conversation that does not run.
@@ -317,7 +386,8 @@ impl Conversations {
         id: &ConversationId,
         feedback: FeedbackGiven,
     ) -> Result<(), ConversationsError> {
-        self.append_to_stored(id, EventSource::User, Record::from(feedback)).await
+        self.append_to_stored(id, EventSource::User, Record::from(feedback))
+            .await
     }
 
     /// Appends a record to the log of a conversation that does not run.
@@ -334,23 +404,35 @@ impl Conversations {
         Ok(())
     }
 
-    /// Removes the sandbox of a conversation that does not run, and records that it has none. Does nothing if its agent was at work,
-    /// because it is resumed there.
+    /// Removes the sandbox of a conversation that does not run, and records that it has none. Does
+    /// nothing if its agent was at work, because it is resumed there.
     ///
     /// # Errors
-    /// [`ConversationsError::Locked`] while a process runs it, or an error of the provider or the store.
+    /// [`ConversationsError::Locked`] while a process runs it, or an error of the provider or the
+    /// store.
     pub(crate) async fn remove_stored_sandbox(
         &self,
         id: &ConversationId,
         find_provider: &FindProvider<'_>,
     ) -> Result<(), ConversationsError> {
         let stored = self.open(id).await?;
-        let Some(lease) = stored.state.lease.clone().filter(|_| is_at_rest(&stored.state)) else {
+        let Some(lease) = stored
+            .state
+            .lease
+            .clone()
+            .filter(|_| is_at_rest(&stored.state))
+        else {
             return Ok(());
         };
         let provider = find_provider(&lease.runtime)?;
-        provider.destroy(&lease.sandbox_id).await.map_err(ConversationsError::RemoveSandbox)?;
-        let removed = Input { at: clock::now(), kind: InputKind::SandboxRemoved };
+        provider
+            .destroy(&lease.sandbox_id)
+            .await
+            .map_err(ConversationsError::RemoveSandbox)?;
+        let removed = Input {
+            at: clock::now(),
+            kind: InputKind::SandboxRemoved,
+        };
         let (_, effects) = transition(stored.state.clone(), removed);
         for effect in effects {
             if let Effect::Append(events) = effect {
@@ -366,20 +448,23 @@ impl Conversations {
     /// # Errors
     /// See [`send_message`](Self::send_message).
     pub fn stop(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| Ok(running.conversation.stop()?))?
+        self.running
+            .with(id, |running| Ok(running.conversation.stop()?))?
     }
 
-    /// Lets the running conversations start nothing any more, and returns once none of them calls a model or a tool server. What
-    /// runs in their sandboxes continues.
+    /// Lets the running conversations start nothing any more, and returns once none of them calls a
+    /// model or a tool server. What runs in their sandboxes continues.
     pub async fn drain(&self) {
         self.running.drain().await;
     }
 
-    /// Closes a running conversation, shuts down its tool servers, and removes, pauses or keeps its sandbox. The sandbox of a
-    /// conversation with a pending action is kept, unless the user interrupted it.
+    /// Closes a running conversation, shuts down its tool servers, and removes, pauses or keeps its
+    /// sandbox. The sandbox of a conversation with a pending action is kept, unless the user
+    /// interrupted it.
     ///
     /// # Errors
-    /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if the conversation's task failed.
+    /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if the
+    /// conversation's task failed.
     pub async fn close(
         &self,
         id: &ConversationId,
@@ -387,20 +472,32 @@ impl Conversations {
     ) -> Result<ClosedConversation, ConversationsError> {
         let (claim, closed) = self.running.remove(id)?.close(reason).await;
         self.remove_empty_workspace(id).await;
-        Ok(ClosedConversation { state: closed?, claim })
+        Ok(ClosedConversation {
+            state: closed?,
+            claim,
+        })
     }
 
-    /// Waits until other hosts can open a conversation whose claim this process has dropped, or its release has failed.
+    /// Waits until other hosts can open a conversation whose claim this process has dropped, or its
+    /// release has failed.
     pub(crate) async fn wait_until_released(&self, id: &ConversationId) {
         self.locks.wait_until_released(id).await;
     }
 
     pub(crate) async fn claim(&self, id: &ConversationId) -> Result<Claim, ConversationsError> {
-        Claim::new(id.clone(), Arc::clone(&self.locks), Arc::clone(&self.workspaces)).await
+        Claim::new(
+            id.clone(),
+            Arc::clone(&self.locks),
+            Arc::clone(&self.workspaces),
+        )
+        .await
     }
 }
 
 fn redact(message: &MessageAction, parts: &ConversationParts) -> MessageAction {
     let content = parts.redactor.text(&message.content).into_owned();
-    MessageAction { content, ..message.clone() }
+    MessageAction {
+        content,
+        ..message.clone()
+    }
 }

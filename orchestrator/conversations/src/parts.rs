@@ -8,7 +8,9 @@ use engine::events::EventStore;
 use engine::llm::Llm;
 use engine::memory::Memory;
 use engine::sandbox::{SandboxProvider, SandboxSpec};
-use engine::secrets::{GuardedProvider, GuardedStore, GuardedToolServers, Redactor, SecretRegistry};
+use engine::secrets::{
+    GuardedProvider, GuardedStore, GuardedToolServers, Redactor, SecretRegistry,
+};
 use engine::security::SecurityAnalyzer;
 
 use crate::claim::Claim;
@@ -53,8 +55,17 @@ impl ConversationParts {
             store: Arc::new(GuardedStore::new(store, redactor.clone())),
             write_lock: claim.locks(),
             own: guard(&self.own),
-            team: Arc::new(self.team.iter().map(|(name, member)| (name.clone(), guard(member))).collect()),
-            provider: Arc::new(GuardedProvider::new(provider, redactor.clone(), self.secrets.clone())),
+            team: Arc::new(
+                self.team
+                    .iter()
+                    .map(|(name, member)| (name.clone(), guard(member)))
+                    .collect(),
+            ),
+            provider: Arc::new(GuardedProvider::new(
+                provider,
+                redactor.clone(),
+                self.secrets.clone(),
+            )),
             spec: self.spec.clone(),
             analyzer: self.analyzer.clone(),
             memory: self.memory.clone(),

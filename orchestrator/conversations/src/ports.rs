@@ -23,7 +23,8 @@ impl Conversations {
     /// Returns the ports with a listener in the sandbox of a running conversation.
     ///
     /// # Errors
-    /// [`PortError::Conversation`] if it does not run or has no sandbox at the moment, or see [`SandboxError`].
+    /// [`PortError::Conversation`] if it does not run or has no sandbox at the moment, or see
+    /// [`SandboxError`].
     pub async fn ports(&self, id: &ConversationId) -> Result<Vec<ListeningPort>, PortError> {
         Ok(self.sandbox(id).await?.streams()?.ports().await?)
     }
@@ -37,12 +38,23 @@ impl Conversations {
         id: &ConversationId,
         port: u16,
     ) -> Result<Box<dyn ByteStream>, PortError> {
-        Ok(self.sandbox(id).await?.streams()?.open(&StreamTarget::Port(port)).await?)
+        Ok(self
+            .sandbox(id)
+            .await?
+            .streams()?
+            .open(&StreamTarget::Port(port))
+            .await?)
     }
 
     /// Returns the sandbox of a running conversation.
-    pub(crate) async fn sandbox(&self, id: &ConversationId) -> Result<Arc<dyn Sandbox>, ConversationsError> {
-        match self.running.with(id, |running| running.conversation.sandbox()) {
+    pub(crate) async fn sandbox(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Arc<dyn Sandbox>, ConversationsError> {
+        match self
+            .running
+            .with(id, |running| running.conversation.sandbox())
+        {
             Ok(sandbox) => sandbox.ok_or_else(|| ConversationsError::NoSandbox(id.clone())),
             Err(error) => self.event_count(id).await.and(Err(error)),
         }

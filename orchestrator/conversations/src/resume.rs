@@ -9,7 +9,8 @@ use protocol::action::MessageAction;
 use protocol::record::{ConversationStarted, Limit};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation,
+    ObservationKind,
 };
 
 use crate::claim::Claim;
@@ -18,7 +19,8 @@ use crate::error::ConversationsError;
 /// A stored conversation that this process has claimed and can resume.
 pub struct StoredConversation {
     pub(crate) claim: Claim,
-    /// Settings with which it was started. The runtime is the one of its latest sandbox, which may differ.
+    /// Settings with which it was started. The runtime is the one of its latest sandbox, which may
+    /// differ.
     pub started: ConversationStarted,
     /// State after the whole log.
     pub state: State,
@@ -37,13 +39,17 @@ pub struct ResumeRequest {
     pub decision: Option<UserDecision>,
     /// The action that the decision is about. `None` for any.
     pub decided_action: Option<EventId>,
-    /// How an agent that was stopped in a loop continues. If it is `None`, the agent forgets the loop.
+    /// How an agent that was stopped in a loop continues. If it is `None`, the agent forgets the
+    /// loop.
     pub loop_recovery: Option<LoopRecovery>,
-    /// Number of additional steps. If it is `None` and the limit was reached, the initial limit is granted again.
+    /// Number of additional steps. If it is `None` and the limit was reached, the initial limit is
+    /// granted again.
     pub more_iterations: Option<u32>,
-    /// Additional budget, in US dollars. If it is `None` and the budget was reached, the initial budget is granted again.
+    /// Additional budget, in US dollars. If it is `None` and the budget was reached, the initial
+    /// budget is granted again.
     pub more_budget: Option<f64>,
-    /// Whether an agent that is paused or has failed remains so, and one that is stopped waits for a message.
+    /// Whether an agent that is paused or has failed remains so, and one that is stopped waits for
+    /// a message.
     pub is_held: bool,
 }
 
@@ -52,14 +58,16 @@ pub struct ResumeRequest {
 pub enum UserDecision {
     /// The action is performed.
     Approve,
-    /// The action is performed, and similar ones no longer require confirmation in this conversation.
+    /// The action is performed, and similar ones no longer require confirmation in this
+    /// conversation.
     ApproveSimilar,
-    /// The action is not performed. The agent receives the reason and continues. If the reason is empty, it waits for the
-    /// user.
+    /// The action is not performed. The agent receives the reason and continues. If the reason is
+    /// empty, it waits for the user.
     Reject(String),
 }
 
-/// Returns the action that awaits confirmation, if a decision is about it: on the named action, or on any.
+/// Returns the action that awaits confirmation, if a decision is about it: on the named action, or
+/// on any.
 pub(crate) fn find_decided(
     id: &ConversationId,
     state: &State,
@@ -68,7 +76,10 @@ pub(crate) fn find_decided(
     match action_awaiting_confirmation(state) {
         None => Err(ConversationsError::NothingToDecide(id.clone())),
         Some(action) if named.is_some_and(|named| named != action) => {
-            Err(ConversationsError::OtherActionAwaits { conversation: id.clone(), action })
+            Err(ConversationsError::OtherActionAwaits {
+                conversation: id.clone(),
+                action,
+            })
         }
         Some(action) => Ok(action),
     }
@@ -77,11 +88,17 @@ pub(crate) fn find_decided(
 /// Returns the first action that awaits the user's confirmation. `None` if there is none.
 pub(crate) fn action_awaiting_confirmation(state: &State) -> Option<EventId> {
     let is_awaiting = state.agent_state == AgentState::AwaitingUserConfirmation;
-    state.awaiting_confirmation().filter(|_| is_awaiting).map(|(_, pending)| pending.action)
+    state
+        .awaiting_confirmation()
+        .filter(|_| is_awaiting)
+        .map(|(_, pending)| pending.action)
 }
 
 impl StoredConversation {
-    pub(crate) async fn read(store: Arc<dyn EventStore>, claim: Claim) -> Result<Self, ConversationsError> {
+    pub(crate) async fn read(
+        store: Arc<dyn EventStore>,
+        claim: Claim,
+    ) -> Result<Self, ConversationsError> {
         let (_, events) = EventLog::open(store, claim.id().clone()).await?;
         let state = State::fold(events.iter().map(Arc::as_ref));
         let Some(mut started) = state.started.clone() else {
@@ -91,9 +108,10 @@ impl StoredConversation {
             started.runtime.clone_from(&lease.runtime);
         }
         let secrets = events.iter().filter_map(|event| match &event.body {
-            EventBody::Observation(Observation { kind: ObservationKind::Recall(recall), .. }) => {
-                Some(recall.custom_secrets_descriptions.keys().cloned())
-            }
+            EventBody::Observation(Observation {
+                kind: ObservationKind::Recall(recall),
+                ..
+            }) => Some(recall.custom_secrets_descriptions.keys().cloned()),
             _ => None,
         });
         let is_message = |event: &&Arc<Event>| {
@@ -117,7 +135,8 @@ impl StoredConversation {
     /// Checks that the state has the action or the loop that a request refers to.
     ///
     /// # Errors
-    /// [`ConversationsError::NothingToDecide`], [`ConversationsError::OtherActionAwaits`] or [`ConversationsError::NotInLoop`].
+    /// [`ConversationsError::NothingToDecide`], [`ConversationsError::OtherActionAwaits`] or
+    /// [`ConversationsError::NotInLoop`].
     pub fn check(&self, request: &ResumeRequest) -> Result<(), ConversationsError> {
         if request.decision.is_some() {
             find_decided(self.claim.id(), &self.state, request.decided_action)?;
@@ -144,14 +163,20 @@ impl StoredConversation {
 
     /// Whether the agent has to be resumed, or the request changes a limit.
     pub(crate) fn needs_resume(&self, request: &ResumeRequest) -> bool {
-        let is_held =
-            matches!(self.state.agent_state, AgentState::Stopped | AgentState::Error | AgentState::Paused);
-        is_held && !request.is_held || request.more_iterations.is_some() || request.more_budget.is_some()
+        let is_held = matches!(
+            self.state.agent_state,
+            AgentState::Stopped | AgentState::Error | AgentState::Paused
+        );
+        is_held && !request.is_held
+            || request.more_iterations.is_some()
+            || request.more_budget.is_some()
     }
 
     /// Whether the agent was stopped, and waits for a message once the conversation is opened.
     pub(crate) fn awaits_start(&self, request: &ResumeRequest) -> bool {
-        request.is_held && self.state.agent_state == AgentState::Stopped && !self.state.has_pending_actions()
+        request.is_held
+            && self.state.agent_state == AgentState::Stopped
+            && !self.state.has_pending_actions()
     }
 
     pub(crate) fn resume_options(
@@ -168,12 +193,17 @@ impl StoredConversation {
 
     fn new_max_iterations(&self, request: &ResumeRequest) -> Option<u32> {
         let is_reached = self.state.limit_reached == Some(Limit::Iterations);
-        let more = request.more_iterations.or(is_reached.then_some(self.started.max_iterations));
+        let more = request
+            .more_iterations
+            .or(is_reached.then_some(self.started.max_iterations));
         more.map(|more| self.state.iterations.saturating_add(more))
     }
 
     fn new_max_budget(&self, request: &ResumeRequest) -> Option<f64> {
-        let initial = self.started.max_budget.filter(|_| self.state.limit_reached == Some(Limit::Budget));
+        let initial = self
+            .started
+            .max_budget
+            .filter(|_| self.state.limit_reached == Some(Limit::Budget));
         let more = request.more_budget.or(initial);
         more.map(|more| self.state.metrics.accumulated_cost + more)
     }

@@ -62,13 +62,17 @@ impl RunningConversations {
         self.notify();
     }
 
-    pub(crate) fn remove(&self, id: &ConversationId) -> Result<RunningConversation, ConversationsError> {
+    pub(crate) fn remove(
+        &self,
+        id: &ConversationId,
+    ) -> Result<RunningConversation, ConversationsError> {
         let removed = self.lock().remove(id);
         self.notify();
         removed.ok_or_else(|| ConversationsError::NotRunning(id.clone()))
     }
 
-    /// Wakes the receivers of [`watch`](Self::watch), because a conversation that does not run has changed.
+    /// Wakes the receivers of [`watch`](Self::watch), because a conversation that does not run has
+    /// changed.
     pub(crate) fn notify(&self) {
         self.changed.send_replace(());
     }
@@ -78,12 +82,18 @@ impl RunningConversations {
         self.changed.subscribe()
     }
 
-    /// Returns the conversation with the oldest input of the user, of those of one owner or of all that are at rest.
+    /// Returns the conversation with the oldest input of the user, of those of one owner or of all
+    /// that are at rest.
     pub(crate) fn longest_at_rest(&self, owner: Option<&UserId>) -> Option<ConversationId> {
         let by_id = self.lock();
-        let is_owned = |running: &RunningConversation| owner.is_none_or(|owner| running.has_owner(owner));
-        let at_rest = by_id.iter().filter(|(_, running)| running.is_at_rest() && is_owned(running));
-        at_rest.min_by_key(|(_, running)| running.last_input).map(|(id, _)| id.clone())
+        let is_owned =
+            |running: &RunningConversation| owner.is_none_or(|owner| running.has_owner(owner));
+        let at_rest = by_id
+            .iter()
+            .filter(|(_, running)| running.is_at_rest() && is_owned(running));
+        at_rest
+            .min_by_key(|(_, running)| running.last_input)
+            .map(|(id, _)| id.clone())
     }
 
     /// Calls a function with a running conversation.
@@ -92,12 +102,20 @@ impl RunningConversations {
         id: &ConversationId,
         call: impl FnOnce(&mut RunningConversation) -> T,
     ) -> Result<T, ConversationsError> {
-        self.lock().get_mut(id).map(call).ok_or_else(|| ConversationsError::NotRunning(id.clone()))
+        self.lock()
+            .get_mut(id)
+            .map(call)
+            .ok_or_else(|| ConversationsError::NotRunning(id.clone()))
     }
 
-    /// Lets all of them start nothing any more, and returns once none of them calls a model or a tool server.
+    /// Lets all of them start nothing any more, and returns once none of them calls a model or a
+    /// tool server.
     pub(crate) async fn drain(&self) {
-        let all: Vec<_> = self.lock().values().map(|running| Arc::clone(&running.conversation)).collect();
+        let all: Vec<_> = self
+            .lock()
+            .values()
+            .map(|running| Arc::clone(&running.conversation))
+            .collect();
         join_all(all.iter().map(|conversation| conversation.drain())).await;
     }
 
@@ -125,7 +143,10 @@ impl RunningConversation {
     }
 
     /// Ends the conversation's task and its tool servers. Returns the last state.
-    pub(crate) async fn close(self, reason: CloseReason) -> (Claim, Result<Arc<State>, ConversationsError>) {
+    pub(crate) async fn close(
+        self,
+        reason: CloseReason,
+    ) -> (Claim, Result<Arc<State>, ConversationsError>) {
         drop(self.title_task);
         let state = self.conversation.state();
         // First, because servers in the sandbox can only be shut down while it exists.
@@ -135,7 +156,11 @@ impl RunningConversation {
         // Nor is one that another host may use by now.
         let may_clean_up =
             may_clean_up && reason != CloseReason::Shutdown && !self.claim.lost().is_cancelled();
-        let disposition = if may_clean_up { self.disposition } else { SandboxDisposition::Keep };
+        let disposition = if may_clean_up {
+            self.disposition
+        } else {
+            SandboxDisposition::Keep
+        };
         let closed = self.conversation.close(disposition).await;
         (self.claim, closed.map(|()| state).map_err(Into::into))
     }

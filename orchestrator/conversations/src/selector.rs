@@ -1,14 +1,15 @@
 //! Finds a conversation by its id, by an unambiguous start or end of the id, or as the latest one.
 //!
-//! Ids start with the time in milliseconds, so that ids of one afternoon share six digits. They end with random digits, which
-//! tell them apart at any time.
+//! Ids start with the time in milliseconds, so that ids of one afternoon share six digits. They end
+//! with random digits, which tell them apart at any time.
 
 use engine::events::ConversationSummary;
 use protocol::ConversationId;
 
 use crate::error::ConversationsError;
 
-/// Minimum length of the end of an id. A shorter text, which may be a typing mistake, would find a conversation by chance.
+/// Minimum length of the end of an id. A shorter text, which may be a typing mistake, would find a
+/// conversation by chance.
 const MIN_END_LENGTH: usize = 6;
 
 /// Maximum number of ids that an error lists.
@@ -27,8 +28,12 @@ impl ConversationSelector {
     /// Finds the conversation in a list that has the latest one first.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Ambiguous`] or [`ConversationsError::NoConversations`].
-    pub fn find_in(&self, list: &[ConversationSummary]) -> Result<ConversationId, ConversationsError> {
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Ambiguous`] or
+    /// [`ConversationsError::NoConversations`].
+    pub fn find_in(
+        &self,
+        list: &[ConversationSummary],
+    ) -> Result<ConversationId, ConversationsError> {
         let found = match self {
             Self::Latest => list.first().ok_or(ConversationsError::NoConversations)?,
             Self::IdPart(part) => {
@@ -52,8 +57,9 @@ pub struct AmbiguousId {
     ids: String,
 }
 
-/// Returns the index of the id that equals `part`, else of the only id with this start, else of the only id with this end.
-/// `None` if none does. `subjects` is the plural of what has the ids, for the error.
+/// Returns the index of the id that equals `part`, else of the only id with this start, else of the
+/// only id with this end. `None` if none does. `subjects` is the plural of what has the ids, for
+/// the error.
 ///
 /// # Errors
 /// [`AmbiguousId`] if several ids start, or none starts and several end with it.
@@ -73,7 +79,11 @@ pub fn find_by_id_part<'a>(
             ending.push((index, id));
         }
     }
-    let (position, found) = if starting.is_empty() { ("ends", ending) } else { ("starts", starting) };
+    let (position, found) = if starting.is_empty() {
+        ("ends", ending)
+    } else {
+        ("starts", starting)
+    };
     match found.as_slice() {
         [] => Ok(None),
         [(index, _)] => Ok(Some(*index)),
@@ -84,7 +94,12 @@ pub fn find_by_id_part<'a>(
                 more => format!(" and {more} more"),
             };
             let ids = format!("{}{more}", listed.join(", "));
-            Err(AmbiguousId { subjects, position, part: part.to_owned(), ids })
+            Err(AmbiguousId {
+                subjects,
+                position,
+                part: part.to_owned(),
+                ids,
+            })
         }
     }
 }
@@ -113,7 +128,12 @@ mod tests {
 
     #[test]
     fn end_of_an_id_finds_it_when_it_is_long_enough() {
-        let ids = ["0199a3-one-8c41f2", "0199a3-two-8c41f2", "0199a3-two-d07b55", "d07b55"];
+        let ids = [
+            "0199a3-one-8c41f2",
+            "0199a3-two-8c41f2",
+            "0199a3-two-d07b55",
+            "d07b55",
+        ];
         let find = |part| {
             let found = find_by_id_part("boxes", part, ids.iter().copied());
             found.map_err(|error| error.to_string())
@@ -122,6 +142,9 @@ mod tests {
         assert_eq!(find("d07b55"), Ok(Some(3)), "the id itself");
         assert_eq!(find("07b55"), Ok(None), "too short");
         let error = find("8c41f2").unwrap_err();
-        assert!(error.contains("an id that ends with 8c41f2: 0199a3-one-8c41f2, 0199a3-two"), "{error}");
+        assert!(
+            error.contains("an id that ends with 8c41f2: 0199a3-one-8c41f2, 0199a3-two"),
+            "{error}"
+        );
     }
 }

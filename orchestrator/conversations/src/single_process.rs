@@ -26,7 +26,12 @@ struct ProcessLockGuard {
 impl ProcessLocks {
     fn acquire(&self, name: String) -> Option<LockGuard> {
         let is_free = self.held().insert(name.clone());
-        is_free.then(|| Box::new(ProcessLockGuard { name, locks: self.clone() }) as LockGuard)
+        is_free.then(|| {
+            Box::new(ProcessLockGuard {
+                name,
+                locks: self.clone(),
+            }) as LockGuard
+        })
     }
 
     fn held(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -42,25 +47,41 @@ impl Drop for ProcessLockGuard {
 
 #[async_trait]
 impl ConversationLocks for ProcessLocks {
-    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
+    async fn lock(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ConversationLock>, HostError> {
         let guard = self.acquire(conversation.to_string());
-        Ok(guard.map(|guard| ConversationLock { guard, lost: CancellationToken::new() }))
+        Ok(guard.map(|guard| ConversationLock {
+            guard,
+            lost: CancellationToken::new(),
+        }))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
         let folder = folder.canonicalize().map_err(|error| {
-            HostError::Failed(format!("cannot open the folder {}: {error}", folder.display()).into())
+            HostError::Failed(
+                format!("cannot open the folder {}: {error}", folder.display()).into(),
+            )
         })?;
         Ok(self.acquire(folder.display().to_string()))
     }
 
-    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
+    async fn locked(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<BTreeSet<ConversationId>, HostError> {
         let held = self.held();
-        Ok(conversations.iter().filter(|id| held.contains(id.as_str())).cloned().collect())
+        Ok(conversations
+            .iter()
+            .filter(|id| held.contains(id.as_str()))
+            .cloned()
+            .collect())
     }
 }
 
-/// Workspaces of conversations without folders of their own. Forks share the folder of the original.
+/// Workspaces of conversations without folders of their own. Forks share the folder of the
+/// original.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoWorkspaces;
 

@@ -42,16 +42,26 @@ impl InitialTask {
     pub fn agent(&self, live: Arc<dyn Agent>) -> Arc<dyn Agent> {
         match self.clone() {
             Self::None | Self::Message(_) => live,
-            Self::Replay { trajectory, continues: true } => Arc::new(Replay::new(trajectory, live)),
-            Self::Replay { trajectory, continues: false } => {
-                Arc::new(Replay::without_continuation(trajectory, live))
-            }
+            Self::Replay {
+                trajectory,
+                continues: true,
+            } => Arc::new(Replay::new(trajectory, live)),
+            Self::Replay {
+                trajectory,
+                continues: false,
+            } => Arc::new(Replay::without_continuation(trajectory, live)),
         }
     }
 
     /// Whether the agent's last message is an answer to the user.
     pub fn has_answer(&self) -> bool {
-        !matches!(self, Self::Replay { continues: false, .. })
+        !matches!(
+            self,
+            Self::Replay {
+                continues: false,
+                ..
+            }
+        )
     }
 
     pub(crate) fn into_trajectory(self) -> Option<Trajectory> {

@@ -1,8 +1,9 @@
 //! Removes sandboxes of killed processes in the background.
 //!
-//! Sweeps at the start and every [`SWEEP_INTERVAL`]. A sandbox is in use while a process holds the lock of its conversation.
-//! The sandbox of an interrupted conversation is kept for a delay after the last event, so that the conversation can be
-//! resumed in it. Failures are logged, and the next sweep retries.
+//! Sweeps at the start and every [`SWEEP_INTERVAL`]. A sandbox is in use while a process holds the
+//! lock of its conversation. The sandbox of an interrupted conversation is kept for a delay after
+//! the last event, so that the conversation can be resumed in it. Failures are logged, and the next
+//! sweep retries.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -30,7 +31,8 @@ const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
 /// Which sandboxes a sweep keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxRetention {
-    /// What happens to a sandbox when its conversation is closed. A sandbox that is not removed then is never swept.
+    /// What happens to a sandbox when its conversation is closed. A sandbox that is not removed
+    /// then is never swept.
     pub disposition: SandboxDisposition,
     /// How long the sandbox of an interrupted conversation is kept after the last event.
     pub close_delay: Duration,
@@ -45,7 +47,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Starts sweeping. The store is opened only once there are sandboxes that a sweep could remove.
+    /// Starts sweeping. The store is opened only once there are sandboxes that a sweep could
+    /// remove.
     pub fn start<F, E>(
         provider: Arc<dyn SandboxProvider>,
         locks: Arc<dyn ConversationLocks>,
@@ -63,14 +66,20 @@ impl Sweep {
                 if let Err(error) =
                     sweep_once(provider.as_ref(), locks.as_ref(), retention, &open_store).await
                 {
-                    tracing::debug!(error = format_chain(error.as_ref()), "cannot sweep sandboxes");
+                    tracing::debug!(
+                        error = format_chain(error.as_ref()),
+                        "cannot sweep sandboxes"
+                    );
                 }
                 if timeout(SWEEP_INTERVAL, requested.cancelled()).await.is_ok() {
                     return;
                 }
             }
         });
-        Self { task: AbortOnDropHandle::new(task), shutdown }
+        Self {
+            task: AbortOnDropHandle::new(task),
+            shutdown,
+        }
     }
 
     /// Stops sweeping. Waits up to 2 seconds for a running sweep.
@@ -104,15 +113,23 @@ where
         return Ok(());
     }
     // A sandbox that is created later belongs to a running process.
-    let known: HashSet<SandboxId> = sandboxes.iter().map(|sandbox| sandbox.sandbox.clone()).collect();
-    let conversations = sandboxes.into_iter().filter_map(|sandbox| sandbox.conversation).collect();
+    let known: HashSet<SandboxId> = sandboxes
+        .iter()
+        .map(|sandbox| sandbox.sandbox.clone())
+        .collect();
+    let conversations = sandboxes
+        .into_iter()
+        .filter_map(|sandbox| sandbox.conversation)
+        .collect();
     let store = open_store().await.map_err(Into::into)?;
     let resumable = resumable(store.as_ref(), retention, conversations).await?;
     // Held while a sandbox is removed, so that its conversation cannot be resumed into it.
     let held: Mutex<Option<ConversationLock>> = Mutex::default();
     let (known, resumable, held) = (&known, &resumable, &held);
     let is_used = |sandbox: SandboxSummary| async move {
-        let Some(conversation) = &sandbox.conversation else { return (retention.is_warm_in_use)(&sandbox) };
+        let Some(conversation) = &sandbox.conversation else {
+            return (retention.is_warm_in_use)(&sandbox);
+        };
         if !known.contains(&sandbox.sandbox)
             || resumable.contains(conversation)
             || is_locked(locks, conversation.clone()).await
@@ -147,7 +164,12 @@ async fn resumable(
     };
     let is_young = |last: &Timestamp| now - clock::epoch_seconds(last) < delay;
     let mut resumable = HashSet::new();
-    for ConversationSummary { id, last_updated_at, .. } in store.conversations().await?.conversations {
+    for ConversationSummary {
+        id,
+        last_updated_at,
+        ..
+    } in store.conversations().await?.conversations
+    {
         if conversations.contains(&id)
             && is_young(&last_updated_at)
             && (retention.disposition != SandboxDisposition::Remove || !has_ended(store, &id).await)
@@ -158,15 +180,16 @@ async fn resumable(
     Ok(resumable)
 }
 
-/// Whether a conversation has ended, but its process was killed before it removed the sandbox. `false` if the log is
-/// damaged: then it is unknown.
+/// Whether a conversation has ended, but its process was killed before it removed the sandbox.
+/// `false` if the log is damaged: then it is unknown.
 async fn has_ended(store: &dyn EventStore, conversation: &ConversationId) -> bool {
     read_state(store, conversation).await.is_ok_and(|state| {
         let is_at_end = matches!(
             state.agent_state,
             AgentState::Finished | AgentState::Rejected | AgentState::Stopped | AgentState::Error
         );
-        // An action without a terminal event may still run in the sandbox, for example after a connection was lost.
+        // An action without a terminal event may still run in the sandbox, for example after a
+        // connection was lost.
         is_at_end && !state.has_pending_actions()
     })
 }

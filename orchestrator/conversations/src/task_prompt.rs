@@ -2,9 +2,16 @@
 
 use protocol::client_api::git::{GitProvider, SuggestedTask, TaskType};
 
-/// Returns the message that gives the agent a suggested task. Its title is data of other people, so it is quoted.
+/// Returns the message that gives the agent a suggested task. Its title is data of other people, so
+/// it is quoted.
 pub fn task_prompt(task: &SuggestedTask) -> String {
-    let SuggestedTask { git_provider, task_type, repo, issue_number, title } = task;
+    let SuggestedTask {
+        git_provider,
+        task_type,
+        repo,
+        issue_number,
+        title,
+    } = task;
     let (name, request) = match git_provider {
         GitProvider::GitLab => ("GitLab", "merge request"),
         GitProvider::Bitbucket => ("Bitbucket", "pull request"),
@@ -67,12 +74,36 @@ mod tests {
             title: "Fix \"it\"\nnow".into(),
         };
         for (provider, kind, texts) in [
-            (GitProvider::GitHub, TaskType::OpenIssue, ["issue 7 of acme/app at GitHub", "$GITHUB_TOKEN"]),
-            (GitProvider::GitLab, TaskType::MergeConflicts, ["merge request 7 of acme/app", "$GITLAB_TOKEN"]),
-            (GitProvider::Bitbucket, TaskType::FailingChecks, ["pull request 7", "$BITBUCKET_TOKEN"]),
-            (GitProvider::AzureDevOps, TaskType::UnresolvedComments, ["Azure DevOps", "$AZURE_DEVOPS_TOKEN"]),
-            (GitProvider::GitHub, TaskType::CreateMicroagent, ["is acme/app at", ".openhands/microagents"]),
-            (GitProvider::GitHub, TaskType::OpenPr, ["pull request 7", r#"titled "Fix \"it\"\nnow""#]),
+            (
+                GitProvider::GitHub,
+                TaskType::OpenIssue,
+                ["issue 7 of acme/app at GitHub", "$GITHUB_TOKEN"],
+            ),
+            (
+                GitProvider::GitLab,
+                TaskType::MergeConflicts,
+                ["merge request 7 of acme/app", "$GITLAB_TOKEN"],
+            ),
+            (
+                GitProvider::Bitbucket,
+                TaskType::FailingChecks,
+                ["pull request 7", "$BITBUCKET_TOKEN"],
+            ),
+            (
+                GitProvider::AzureDevOps,
+                TaskType::UnresolvedComments,
+                ["Azure DevOps", "$AZURE_DEVOPS_TOKEN"],
+            ),
+            (
+                GitProvider::GitHub,
+                TaskType::CreateMicroagent,
+                ["is acme/app at", ".openhands/microagents"],
+            ),
+            (
+                GitProvider::GitHub,
+                TaskType::OpenPr,
+                ["pull request 7", r#"titled "Fix \"it\"\nnow""#],
+            ),
         ] {
             let prompt = task_prompt(&task(provider, kind));
             assert!(texts.iter().all(|text| prompt.contains(text)), "{prompt}");

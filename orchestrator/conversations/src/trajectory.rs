@@ -1,4 +1,5 @@
-//! A log as a V0 trajectory, without the records that V0 does not know. Page by page, so that a long log is never in memory.
+//! A log as a V0 trajectory, without the records that V0 does not know. Page by page, so that a
+//! long log is never in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +17,16 @@ pub struct TrajectoryPages {
     conversation: ConversationId,
     pages: LogPages,
     with_screenshots: bool,
-    /// The latest offer of tool servers to each agent whose `system` action follows. V0 has one such action per agent, with all
-    /// tools; the log has another one for each change of the offered tools.
+    /// The latest offer of tool servers to each agent whose `system` action follows. V0 has one
+    /// such action per agent, with all tools; the log has another one for each change of the
+    /// offered tools.
     offers: BTreeMap<Option<EventId>, EventId>,
 }
 
 impl Conversations {
-    /// Returns a conversation as a V0 trajectory: the events that it has now. Reads the log twice, because the first events of a
-    /// trajectory depend on the last ones of the log. Screenshots of pages are left out unless they are requested.
+    /// Returns a conversation as a V0 trajectory: the events that it has now. Reads the log twice,
+    /// because the first events of a trajectory depend on the last ones of the log. Screenshots of
+    /// pages are left out unless they are requested.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
@@ -41,11 +44,19 @@ impl Conversations {
                 break;
             }
             offers.extend(
-                page.iter().filter(|event| is_offer(event)).map(|offer| (offer.delegation, offer.id)),
+                page.iter()
+                    .filter(|event| is_offer(event))
+                    .map(|offer| (offer.delegation, offer.id)),
             );
         }
         let store = Arc::clone(&self.store);
-        Ok(TrajectoryPages { store, conversation: id.clone(), pages: pages(), with_screenshots, offers })
+        Ok(TrajectoryPages {
+            store,
+            conversation: id.clone(),
+            pages: pages(),
+            with_screenshots,
+            offers,
+        })
     }
 }
 
@@ -62,8 +73,10 @@ impl TrajectoryPages {
         page.retain(|event| !matches!(event.body, EventBody::Record(_)) && !is_offer(event));
         for event in &mut page {
             self.merge_offer(event).await?;
-            if let EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. }) =
-                &mut event.body
+            if let EventBody::Observation(Observation {
+                kind: ObservationKind::Browse(page),
+                ..
+            }) = &mut event.body
                 && !self.with_screenshots
             {
                 (page.screenshot, page.set_of_marks) = (String::new(), String::new());
@@ -74,18 +87,26 @@ impl TrajectoryPages {
 
     /// Adds the offered tools to the first `system` action of an agent.
     async fn merge_offer(&mut self, event: &mut Event) -> Result<(), ConversationsError> {
-        let EventBody::Action(Action::System(system)) = &mut event.body else { return Ok(()) };
-        let Some(offer) = self.offers.remove(&event.delegation) else { return Ok(()) };
+        let EventBody::Action(Action::System(system)) = &mut event.body else {
+            return Ok(());
+        };
+        let Some(offer) = self.offers.remove(&event.delegation) else {
+            return Ok(());
+        };
         let offer = self.store.read(&self.conversation, offer, 1).await?.pop();
         if let Some(EventBody::Action(Action::System(offer))) = offer.map(|offer| offer.body) {
-            system.tools.get_or_insert_default().extend(offer.tools.unwrap_or_default());
+            system
+                .tools
+                .get_or_insert_default()
+                .extend(offer.tools.unwrap_or_default());
         }
         Ok(())
     }
 }
 
 fn is_offer(event: &Event) -> bool {
-    matches!(event.body, EventBody::Action(Action::System(_))) && event.source == EventSource::Environment
+    matches!(event.body, EventBody::Action(Action::System(_)))
+        && event.source == EventSource::Environment
 }
 
 #[cfg(test)]
@@ -98,7 +119,10 @@ mod tests {
 
     fn system(id: u64, source: EventSource, delegation: Option<EventId>, tools: &[&str]) -> Event {
         let tools = tools.iter().map(|tool| serde_json::json!(tool)).collect();
-        let system = SystemAction { tools: Some(tools), ..Default::default() };
+        let system = SystemAction {
+            tools: Some(tools),
+            ..Default::default()
+        };
         let mut event = Event::new(EventId(id), timestamp(), source, Action::from(system));
         event.delegation = delegation;
         event
@@ -107,7 +131,14 @@ mod tests {
     async fn conversations(log: &[Event]) -> (Conversations, ConversationId) {
         let (store, id) = (MemoryStore::default(), "a".parse().unwrap());
         store.append(&id, log).await.unwrap();
-        (Conversations::new(Arc::new(store), Arc::new(ProcessLocks::default()), Arc::new(NoWorkspaces)), id)
+        (
+            Conversations::new(
+                Arc::new(store),
+                Arc::new(ProcessLocks::default()),
+                Arc::new(NoWorkspaces),
+            ),
+            id,
+        )
     }
 
     #[tokio::test]
@@ -130,12 +161,21 @@ mod tests {
         assert_eq!(conversations.export(&id, true).await.unwrap(), expected);
     }
 
-    /// Each page is dropped before the next one is read, and an event that is appended meanwhile is not part of the trajectory.
+    /// Each page is dropped before the next one is read, and an event that is appended meanwhile is
+    /// not part of the trajectory.
     #[tokio::test]
     async fn pages_are_bounded_when_events_are_large() {
         let event = |id| {
-            let message = MessageAction { content: "x".repeat(300_000), ..MessageAction::default() };
-            Event::new(EventId(id), timestamp(), EventSource::User, Action::from(message))
+            let message = MessageAction {
+                content: "x".repeat(300_000),
+                ..MessageAction::default()
+            };
+            Event::new(
+                EventId(id),
+                timestamp(),
+                EventSource::User,
+                Action::from(message),
+            )
         };
         let log: Vec<_> = (0..20).map(event).collect();
         let (conversations, id) = conversations(&log).await;

@@ -13,7 +13,8 @@ use tokio::sync::broadcast::error::TryRecvError;
 pub enum ConversationUpdate {
     /// An event was appended.
     Event(Arc<Event>),
-    /// An action that an earlier process started, and that still runs. It precedes the first event to report.
+    /// An action that an earlier process started, and that still runs. It precedes the first event
+    /// to report.
     Attached(Arc<Event>),
     /// A live update between events.
     Live(LiveUpdate),
@@ -30,7 +31,8 @@ pub enum ConversationUpdate {
 pub struct WaitState {
     /// State of the conversation.
     pub state: Arc<State>,
-    /// Whether the conversation is at rest. `false` if an action awaits approval while other agents work.
+    /// Whether the conversation is at rest. `false` if an action awaits approval while other agents
+    /// work.
     pub is_at_rest: bool,
 }
 
@@ -40,13 +42,19 @@ pub(crate) struct UpdateQueue {
     queue: VecDeque<ConversationUpdate>,
     /// The last event that was queued.
     last: Option<EventId>,
-    /// The first live update of an action that is not queued yet. Later updates stay in the channel.
+    /// The first live update of an action that is not queued yet. Later updates stay in the
+    /// channel.
     early: Option<LiveUpdate>,
 }
 
 impl UpdateQueue {
     pub(crate) fn new(live: Receiver<LiveUpdate>) -> Self {
-        Self { live, queue: VecDeque::new(), last: None, early: None }
+        Self {
+            live,
+            queue: VecDeque::new(),
+            last: None,
+            early: None,
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<ConversationUpdate> {
@@ -57,7 +65,8 @@ impl UpdateQueue {
         self.queue.is_empty()
     }
 
-    /// Receives a live update and queues it. Never returns while an update waits for its action. Cancel-safe.
+    /// Receives a live update and queues it. Never returns while an update waits for its action.
+    /// Cancel-safe.
     pub(crate) async fn receive_live(&mut self) {
         if self.early.is_some() {
             return std::future::pending().await;
@@ -69,7 +78,11 @@ impl UpdateQueue {
     }
 
     /// Queues an event after earlier output. If the event is an action, its own output follows it.
-    pub(crate) fn push_event(&mut self, event: Arc<Event>, to_update: fn(Arc<Event>) -> ConversationUpdate) {
+    pub(crate) fn push_event(
+        &mut self,
+        event: Arc<Event>,
+        to_update: fn(Arc<Event>) -> ConversationUpdate,
+    ) {
         let mut is_missed = false;
         while self.early.is_none() {
             match self.live.try_recv() {
@@ -117,24 +130,40 @@ mod tests {
 
     fn event(id: u64) -> Arc<Event> {
         let action = Action::from(RunAction::default());
-        Arc::new(Event::new(EventId(id), timestamp(), EventSource::Agent, action))
+        Arc::new(Event::new(
+            EventId(id),
+            timestamp(),
+            EventSource::Agent,
+            action,
+        ))
     }
 
     #[test]
     fn output_waits_for_the_action_that_it_belongs_to() {
         let (sender, live) = broadcast::channel(4);
         let mut queue = UpdateQueue::new(live);
-        sender.send(LiveUpdate::Output { action: EventId(3), offset: 0, bytes: b"early".into() }).unwrap();
+        sender
+            .send(LiveUpdate::Output {
+                action: EventId(3),
+                offset: 0,
+                bytes: b"early".into(),
+            })
+            .unwrap();
         for id in 1..3 {
             queue.push_event(event(id), ConversationUpdate::Event);
-            assert!(matches!(queue.pop(), Some(ConversationUpdate::Event(event)) if event.id.0 == id));
+            assert!(
+                matches!(queue.pop(), Some(ConversationUpdate::Event(event)) if event.id.0 == id)
+            );
             assert!(queue.is_empty() && queue.early.is_some(), "{id}");
         }
         queue.push_event(event(3), ConversationUpdate::Event);
         assert!(matches!(queue.pop(), Some(ConversationUpdate::Event(event)) if event.id.0 == 3));
         assert!(matches!(
             queue.pop(),
-            Some(ConversationUpdate::Live(LiveUpdate::Output { action: EventId(3), .. }))
+            Some(ConversationUpdate::Live(LiveUpdate::Output {
+                action: EventId(3),
+                ..
+            }))
         ));
     }
 }

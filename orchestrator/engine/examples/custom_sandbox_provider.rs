@@ -1,6 +1,7 @@
 //! Implements a runtime whose sandboxes hold files in memory, and can only read and write them.
 //!
-//! A real runtime starts an action server and forwards actions to it, as the runtimes of the `sandbox` crate do.
+//! A real runtime starts an action server and forwards actions to it, as the runtimes of the
+//! `sandbox` crate do.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -38,7 +39,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn start_error(error: IdError) -> SandboxError {
-    SandboxError::Start { detail: error.to_string(), logs: String::new() }
+    SandboxError::Start {
+        detail: error.to_string(),
+        logs: String::new(),
+    }
 }
 
 #[async_trait]
@@ -53,8 +57,9 @@ impl SandboxProvider for MemoryProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         on_progress(StartProgress::Starting);
-        let sandbox_id: SandboxId =
-            format!("memory-{}", spec.conversation).try_into().map_err(start_error)?;
+        let sandbox_id: SandboxId = format!("memory-{}", spec.conversation)
+            .try_into()
+            .map_err(start_error)?;
         let machine = Arc::new(MemoryMachine {
             lease: SandboxLeased {
                 runtime: self.runtime().to_owned(),
@@ -77,7 +82,9 @@ impl SandboxProvider for MemoryProvider {
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
         match lock(&self.0).get(sandbox) {
             Some(machine) => Ok(Box::new(MemorySandbox(Arc::clone(machine)))),
-            None => Err(SandboxError::Lost { detail: format!("there is no sandbox {sandbox}") }),
+            None => Err(SandboxError::Lost {
+                detail: format!("there is no sandbox {sandbox}"),
+            }),
         }
     }
 
@@ -94,19 +101,31 @@ impl SandboxProvider for MemoryProvider {
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "pause a sandbox" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "pause a sandbox",
+        })
     }
 
     fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "make snapshots" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "make snapshots",
+        })
     }
 
     fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "monitor sandboxes" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "monitor sandboxes",
+        })
     }
 
     async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "lease a sandbox to clients" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "lease a sandbox to clients",
+        })
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
@@ -147,15 +166,24 @@ impl Sandbox for MemorySandbox {
     }
 
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "memory", what: "run programs" })
+        Err(SandboxError::Unsupported {
+            runtime: "memory",
+            what: "run programs",
+        })
     }
 
     fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "memory", what: "open streams" })
+        Err(SandboxError::Unsupported {
+            runtime: "memory",
+            what: "open streams",
+        })
     }
 
     fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "memory", what: "transfer files" })
+        Err(SandboxError::Unsupported {
+            runtime: "memory",
+            what: "transfer files",
+        })
     }
 }
 
@@ -163,17 +191,30 @@ fn perform(files: &mut BTreeMap<String, String>, action: &SandboxAction) -> Obse
     match action {
         SandboxAction::Write(write) => {
             files.insert(write.path.clone(), write.content.clone());
-            Observation::new("", WriteObservation { path: write.path.clone() })
+            Observation::new(
+                "",
+                WriteObservation {
+                    path: write.path.clone(),
+                },
+            )
         }
         SandboxAction::Read(ReadAction { path, .. }) => match files.get(path) {
-            Some(content) => {
-                Observation::new(content, ReadObservation { path: path.clone(), ..Default::default() })
-            }
-            None => Observation::error(format!("cannot read {path}: it does not exist"), "NO_SUCH_FILE"),
+            Some(content) => Observation::new(
+                content,
+                ReadObservation {
+                    path: path.clone(),
+                    ..Default::default()
+                },
+            ),
+            None => Observation::error(
+                format!("cannot read {path}: it does not exist"),
+                "NO_SUCH_FILE",
+            ),
         },
-        other => {
-            Observation::error(format!("cannot run `{}` in a sandbox in memory", other.kind()), "UNSUPPORTED")
-        }
+        other => Observation::error(
+            format!("cannot run `{}` in a sandbox in memory", other.kind()),
+            "UNSUPPORTED",
+        ),
     }
 }
 
@@ -181,9 +222,12 @@ fn perform(files: &mut BTreeMap<String, String>, action: &SandboxAction) -> Obse
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
     let provider = MemoryProvider::default();
     let conversation: ConversationId = "example".parse()?;
-    let sandbox = provider.create(&SandboxSpec::new(conversation.clone()), &|_| {}).await?;
-    let write: ActionRequest =
-        serde_json::from_value(json!({"action": "write", "args": {"path": "/a", "content": "text"}}))?;
+    let sandbox = provider
+        .create(&SandboxSpec::new(conversation.clone()), &|_| {})
+        .await?;
+    let write: ActionRequest = serde_json::from_value(
+        json!({"action": "write", "args": {"path": "/a", "content": "text"}}),
+    )?;
     let read = ActionRequest::new(SandboxAction::Read(ReadAction::whole_file("/a")), None);
     for (number, request) in [write, read].iter().enumerate() {
         let id = ActionId::for_event(&conversation, EventId(number as u64));

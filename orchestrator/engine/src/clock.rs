@@ -17,13 +17,16 @@ pub fn epoch_seconds(timestamp: &Timestamp) -> f64 {
     parse_time(timestamp.as_str()).unwrap_or(0.0)
 }
 
-/// Parses a date, or a date and time, in ISO 8601. Returns the seconds since the Unix epoch. Without an offset it is in UTC.
+/// Parses a date, or a date and time, in ISO 8601. Returns the seconds since the Unix epoch.
+/// Without an offset it is in UTC.
 ///
 /// # Errors
 /// A description of what is wrong with the text.
 pub fn parse_time(text: &str) -> Result<f64, String> {
     let to_utc = |civil: jiff::civil::DateTime| civil.to_zoned(jiff::tz::TimeZone::UTC);
-    let instant = text.parse().or_else(|_: jiff::Error| Ok(to_utc(text.parse()?)?.timestamp()));
+    let instant = text
+        .parse()
+        .or_else(|_: jiff::Error| Ok(to_utc(text.parse()?)?.timestamp()));
     let instant: jiff::Timestamp = instant.map_err(|error: jiff::Error| error.to_string())?;
     Ok(instant.as_duration().as_secs_f64())
 }
@@ -38,14 +41,20 @@ mod tests {
         let read = epoch_seconds(&now());
         let after = jiff::Timestamp::now().as_duration().as_secs_f64();
         // The text is truncated to microseconds.
-        assert!(before - 0.001 <= read && read <= after, "{before} {read} {after}");
+        assert!(
+            before - 0.001 <= read && read <= after,
+            "{before} {read} {after}"
+        );
     }
 
     #[test]
     fn time_is_parsed_with_its_offset() {
-        for text in
-            ["2025-10-03", "2025-10-03T00:00:00", "2025-10-03 00:00:00Z", "2025-10-03T02:00:00.000+02:00"]
-        {
+        for text in [
+            "2025-10-03",
+            "2025-10-03T00:00:00",
+            "2025-10-03 00:00:00Z",
+            "2025-10-03T02:00:00.000+02:00",
+        ] {
             assert_eq!(parse_time(text), Ok(1_759_449_600.0), "{text}");
         }
         for text in ["", "tomorrow", "2025-02-30", "2025-10-03T25:00:00"] {

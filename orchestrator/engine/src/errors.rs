@@ -5,10 +5,16 @@ use std::error::Error;
 /// Returns an error and its causes in one line.
 pub fn format_chain(error: &(dyn Error + 'static)) -> String {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.map(ToString::to_string).fold(error.to_string(), |text, cause| {
-        // Some libraries print their causes themselves.
-        if text.contains(&cause) { text } else { format!("{text}: {cause}") }
-    })
+    causes
+        .map(ToString::to_string)
+        .fold(error.to_string(), |text, cause| {
+            // Some libraries print their causes themselves.
+            if text.contains(&cause) {
+                text
+            } else {
+                format!("{text}: {cause}")
+            }
+        })
 }
 
 #[cfg(test)]
@@ -25,8 +31,12 @@ mod tests {
     #[test]
     fn each_cause_is_printed_once() {
         let chain = ["cannot read f: denied", "denied", "no permission"];
-        let chain =
-            chain.into_iter().rev().fold(None, |source, text| Some(Box::new(Failure { text, source })));
-        assert_eq!(format_chain(&*chain.unwrap()), "cannot read f: denied: no permission");
+        let chain = chain.into_iter().rev().fold(None, |source, text| {
+            Some(Box::new(Failure { text, source }))
+        });
+        assert_eq!(
+            format_chain(&*chain.unwrap()),
+            "cannot read f: denied: no permission"
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! The core of Glovebox: event logs, conversations and agents, and the traits for everything outside.
+//! The core of Glovebox: event logs, conversations and agents, and the traits for everything
+//! outside.
 //!
-//! Uses no HTTP, no files, no environment variables and no database. It reaches the outside only through the traits
-//! [`events::EventStore`], [`llm::Llm`], [`sandbox::SandboxProvider`], [`sandbox::Sandbox`] and
-//! [`tool_servers::ToolServers`].
+//! Uses no HTTP, no files, no environment variables and no database. It reaches the outside only
+//! through the traits [`events::EventStore`], [`llm::Llm`], [`sandbox::SandboxProvider`],
+//! [`sandbox::Sandbox`] and [`tool_servers::ToolServers`].
 
 pub mod agent;
 pub mod browsing;

@@ -1,7 +1,7 @@
 //! The trait of language models, with its requests, completions and errors.
 //!
-//! None of them depends on the provider. What of a response only its provider understands is carried as
-//! [`ProviderFields`], so that it is stored and goes back unchanged.
+//! None of them depends on the provider. What of a response only its provider understands is
+//! carried as [`ProviderFields`], so that it is stored and goes back unchanged.
 
 mod stored_format;
 
@@ -17,8 +17,9 @@ pub trait Llm: Send + Sync {
     /// Returns the configured name of the model.
     fn model(&self) -> &str;
 
-    /// Returns the maximum cost of a call with at most `request_tokens` tokens, in US dollars. 0 if the price is unknown, as
-    /// the cost of a call is then. Infinite if the price is known but the length of the completion is not bounded.
+    /// Returns the maximum cost of a call with at most `request_tokens` tokens, in US dollars. 0 if
+    /// the price is unknown, as the cost of a call is then. Infinite if the price is known but the
+    /// length of the completion is not bounded.
     fn max_cost(&self, request_tokens: u64) -> f64;
 
     /// Requests a completion, with retries. Dropping the future cancels the call.
@@ -64,7 +65,9 @@ impl LlmRequest {
             ChatMessage::ToolResult { parts: result, .. } => parts(result),
         });
         let tools = self.tools.iter().map(|tool| json_bytes(&tool.to_stored()));
-        messages.chain(tools).fold(ADDED_TOKENS, usize::saturating_add) as u64
+        messages
+            .chain(tools)
+            .fold(ADDED_TOKENS, usize::saturating_add) as u64
     }
 }
 
@@ -74,11 +77,16 @@ const TOKEN_BYTES: usize = 4;
 impl Tool {
     /// Returns the estimated number of tokens that tools add to each request.
     pub fn estimated_tokens(tools: &[Self]) -> usize {
-        tools.iter().map(|tool| json_bytes(&tool.to_stored())).sum::<usize>() / TOKEN_BYTES
+        tools
+            .iter()
+            .map(|tool| json_bytes(&tool.to_stored()))
+            .sum::<usize>()
+            / TOKEN_BYTES
     }
 }
 
-/// Returns the length of a value as JSON. A value that does not serialize is not sent, and counts as empty.
+/// Returns the length of a value as JSON. A value that does not serialize is not sent, and counts
+/// as empty.
 fn json_bytes(value: &impl serde::Serialize) -> usize {
     serde_json::to_vec(value).map_or(0, |json| json.len())
 }
@@ -158,7 +166,8 @@ pub struct AssistantMessage {
     pub text: String,
     /// The tool calls, in order.
     pub tool_calls: Vec<ToolCall>,
-    /// The provider's other fields, such as reasoning and its signatures. They go back with the message.
+    /// The provider's other fields, such as reasoning and its signatures. They go back with the
+    /// message.
     pub provider_fields: ProviderFields,
 }
 
@@ -182,8 +191,8 @@ pub struct ProviderFields(pub Map<String, Value>);
 /// The progress of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum LlmProgress {
-    /// A chunk of the response's text, for display. May not cover the whole response. After [`Self::Retrying`] the text
-    /// starts again.
+    /// A chunk of the response's text, for display. May not cover the whole response. After
+    /// [`Self::Retrying`] the text starts again.
     Text(String),
     /// A chunk of the model's reasoning, if it exposes that.
     Reasoning(String),
@@ -213,7 +222,9 @@ pub struct LlmError {
 }
 
 fn format_retry_after(retry_after: Option<Duration>) -> String {
-    retry_after.map(|after| format!("; it asks to wait {} s", after.as_secs_f64())).unwrap_or_default()
+    retry_after
+        .map(|after| format!("; it asks to wait {} s", after.as_secs_f64()))
+        .unwrap_or_default()
 }
 
 /// The kind of a call's error. The provider's adapter classifies it.

@@ -1,8 +1,8 @@
 //! Replays the actions of a saved trajectory, which may come from any version of V0.
 //!
-//! [`Replay`] is an agent that repeats the actions of the trajectory's agent, and then lets a live agent continue. It reads
-//! its position from the log, so it continues after a crash. The caller sends the trajectory's user messages:
-//! [`Trajectory::message_after`].
+//! [`Replay`] is an agent that repeats the actions of the trajectory's agent, and then lets a live
+//! agent continue. It reads its position from the log, so it continues after a crash. The caller
+//! sends the trajectory's user messages: [`Trajectory::message_after`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,9 @@ use protocol::action::{ConfirmationState, FinishAction, MessageAction, SystemAct
 use protocol::observation::RunIpythonObservation;
 use protocol::sandbox_api::SandboxAction;
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+};
 
 use crate::agent::{Agent, AgentStep};
 use crate::draft_editor;
@@ -55,23 +57,33 @@ pub struct ReplayDifference {
 }
 
 impl Trajectory {
-    /// Collects the replayable actions of a trajectory. Excludes actions that the user stopped or rejected, because no user
-    /// would stop them now.
+    /// Collects the replayable actions of a trajectory. Excludes actions that the user stopped or
+    /// rejected, because no user would stop them now.
     pub fn new(events: &[Event]) -> Self {
         let mut trajectory = Self::default();
         let results = results(events);
         let cancelled = cancelled(events);
         for event in events.iter().filter(|event| event.delegation.is_none()) {
-            let EventBody::Action(action) = &event.body else { continue };
+            let EventBody::Action(action) = &event.body else {
+                continue;
+            };
             match (event.source, action) {
                 (EventSource::User, Action::Message(message)) => {
-                    trajectory.messages.push((trajectory.actions.len(), message.clone()));
+                    trajectory
+                        .messages
+                        .push((trajectory.actions.len(), message.clone()));
                 }
-                (EventSource::Agent, _) if cancelled.contains(&event.id) => trajectory.cancelled += 1,
+                (EventSource::Agent, _) if cancelled.contains(&event.id) => {
+                    trajectory.cancelled += 1
+                }
                 (EventSource::Agent, action) if is_repeatable(action) => {
                     let observation = results.get(&event.id).copied();
-                    match (action.confirmation_state(), observation.map(|observation| &observation.kind)) {
-                        (ConfirmationState::Rejected, _) | (_, Some(ObservationKind::UserRejected(_))) => {
+                    match (
+                        action.confirmation_state(),
+                        observation.map(|observation| &observation.kind),
+                    ) {
+                        (ConfirmationState::Rejected, _)
+                        | (_, Some(ObservationKind::UserRejected(_))) => {
                             trajectory.cancelled += 1;
                             continue;
                         }
@@ -118,7 +130,10 @@ impl Trajectory {
 
     /// Returns user message `number`, from 0, if it is due after `done` replayed actions.
     pub fn message_after(&self, number: usize, done: usize) -> Option<&MessageAction> {
-        self.messages.get(number).filter(|(after, _)| *after <= done).map(|(_, message)| message)
+        self.messages
+            .get(number)
+            .filter(|(after, _)| *after <= done)
+            .map(|(_, message)| message)
     }
 
     /// Compares the results in `log` with those of the trajectory, as far as the agent sees them.
@@ -130,14 +145,14 @@ impl Trajectory {
             .zip(replayed)
             .filter_map(|(original, event)| {
                 let after = results.get(&event.id).map(|result| (*result).clone());
-                (comparable(original.observation.as_ref()) != comparable(after.as_ref())).then(|| {
-                    ReplayDifference {
+                (comparable(original.observation.as_ref()) != comparable(after.as_ref())).then(
+                    || ReplayDifference {
                         action: event.id,
                         message: original.action.message(),
                         before: original.observation.clone(),
                         after,
-                    }
-                })
+                    },
+                )
             })
             .collect()
     }
@@ -158,12 +173,20 @@ pub struct Replay {
 impl Replay {
     /// Creates an agent that replays, and then lets `live` continue.
     pub fn new(trajectory: Trajectory, live: Arc<dyn Agent>) -> Self {
-        Self { trajectory, live, continues_live: true }
+        Self {
+            trajectory,
+            live,
+            continues_live: true,
+        }
     }
 
     /// Creates an agent that replays, and then finishes. Uses only the name and prompt of `live`.
     pub fn without_continuation(trajectory: Trajectory, live: Arc<dyn Agent>) -> Self {
-        Self { trajectory, live, continues_live: false }
+        Self {
+            trajectory,
+            live,
+            continues_live: false,
+        }
     }
 }
 
@@ -192,7 +215,10 @@ impl Agent for Replay {
             None if self.continues_live => self.live.step(view, llm, on_progress).await,
             None => {
                 let final_thought = "The replay is complete.".into();
-                Ok(AgentStep::new(Action::from(FinishAction { final_thought, ..Default::default() })))
+                Ok(AgentStep::new(Action::from(FinishAction {
+                    final_thought,
+                    ..Default::default()
+                })))
             }
         }
     }
@@ -261,17 +287,21 @@ fn cancelled(events: &[Event]) -> HashSet<EventId> {
     cancelled
 }
 
-/// Returns the result that an event holds. V0 separates turns with null observations, which are no results.
+/// Returns the result that an event holds. V0 separates turns with null observations, which are no
+/// results.
 fn result_of(event: &Event) -> Option<(EventId, &Observation)> {
     match &event.body {
-        EventBody::Observation(observation) if !matches!(observation.kind, ObservationKind::Null(_)) => {
+        EventBody::Observation(observation)
+            if !matches!(observation.kind, ObservationKind::Null(_)) =>
+        {
             Some((event.cause?, observation))
         }
         _ => None,
     }
 }
 
-/// Returns the parts of an observation that are compared: kind, text and exit code, without the state of a kernel.
+/// Returns the parts of an observation that are compared: kind, text and exit code, without the
+/// state of a kernel.
 fn comparable(observation: Option<&Observation>) -> Option<(&'static str, &str, Option<i64>)> {
     let observation = observation?;
     let exit_code = match &observation.kind {
@@ -279,7 +309,9 @@ fn comparable(observation: Option<&Observation>) -> Option<(&'static str, &str, 
         _ => None,
     };
     let content = match &observation.kind {
-        ObservationKind::RunIpython(_) => RunIpythonObservation::without_kernel_info(&observation.content),
+        ObservationKind::RunIpython(_) => {
+            RunIpythonObservation::without_kernel_info(&observation.content)
+        }
         _ => &observation.content,
     };
     Some((observation.kind.kind(), content.trim_end(), exit_code))
@@ -305,20 +337,32 @@ mod tests {
     }
 
     fn done(trajectory: &Trajectory) -> Vec<String> {
-        trajectory.actions.iter().map(|done| done.action.message()).collect()
+        trajectory
+            .actions
+            .iter()
+            .map(|done| done.action.message())
+            .collect()
     }
 
     #[test]
     fn v0_trajectory_is_replayed_with_all_its_actions() {
         let file = "../../protocol/tests/wire/trajectories/basic_gui_mode.json";
-        let text = std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+        let text =
+            std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
         let trajectory = Trajectory::new(&serde_json::from_slice::<Vec<Event>>(&text).unwrap());
-        let kinds: Vec<_> = trajectory.actions.iter().map(|done| done.action.kind()).collect();
+        let kinds: Vec<_> = trajectory
+            .actions
+            .iter()
+            .map(|done| done.action.kind())
+            .collect();
         assert_eq!(kinds, ["run", "edit", "edit", "run", "message"]);
         for done in &trajectory.actions {
             if let Action::Edit(edit) = &done.action {
                 let text = edit.file_text.as_deref().unwrap_or_default();
-                assert!(edit.command == EditCommand::Create && text.contains("todo"), "{edit:?}");
+                assert!(
+                    edit.command == EditCommand::Create && text.contains("todo"),
+                    "{edit:?}"
+                );
             }
         }
     }
@@ -327,7 +371,8 @@ mod tests {
     fn rejected_actions_are_not_replayed() {
         let run = |command: &str, state: &str| json!({"source": "agent", "action": "run", "args": {"command": command, "is_confirmed": state}});
         let answer = |cause: u32, kind: &str| json!({"source": "agent", "observation": kind, "cause": cause, "content": "", "extras": {}});
-        // V0 writes an action again with the user's decision, and completes the first one with a null observation.
+        // V0 writes an action again with the user's decision, and completes the first one with a
+        // null observation.
         let v0 = [
             run("yes", "awaiting_confirmation"),
             answer(0, "null"),
@@ -338,7 +383,10 @@ mod tests {
             answer(5, "user_rejected"),
         ];
         let trajectory = read(&v0);
-        assert_eq!((done(&trajectory), trajectory.cancelled()), (vec!["Running command: yes".to_owned()], 1));
+        assert_eq!(
+            (done(&trajectory), trajectory.cancelled()),
+            (vec!["Running command: yes".to_owned()], 1)
+        );
         // Ours are written once.
         let ours = [
             run("yes", "awaiting_confirmation"),
@@ -347,19 +395,32 @@ mod tests {
             answer(2, "user_rejected"),
         ];
         let trajectory = read(&ours);
-        assert_eq!((done(&trajectory), trajectory.cancelled()), (vec!["Running command: yes".to_owned()], 1));
+        assert_eq!(
+            (done(&trajectory), trajectory.cancelled()),
+            (vec!["Running command: yes".to_owned()], 1)
+        );
     }
 
     #[test]
     fn stopped_actions_are_not_replayed() {
         let run = |command: &str| -> (EventSource, EventBody, Option<u64>) {
-            let run = RunAction { command: command.into(), ..Default::default() };
+            let run = RunAction {
+                command: command.into(),
+                ..Default::default()
+            };
             (EventSource::Agent, Action::from(run).into(), None)
         };
         let ended = |cause| {
-            (EventSource::Agent, Observation::new("out", RunObservation::default()).into(), Some(cause))
+            (
+                EventSource::Agent,
+                Observation::new("out", RunObservation::default()).into(),
+                Some(cause),
+            )
         };
-        let stopped = ChangeAgentStateAction { agent_state: AgentState::Stopped, thought: String::new() };
+        let stopped = ChangeAgentStateAction {
+            agent_state: AgentState::Stopped,
+            thought: String::new(),
+        };
         let stopped = (EventSource::User, Action::from(stopped).into(), None);
         let events: Vec<Event> = [
             run("before"),
@@ -382,6 +443,9 @@ mod tests {
         let trajectory = Trajectory::new(&events);
         let done = done(&trajectory);
         assert_eq!((done.len(), trajectory.cancelled()), (2, 1), "{done:?}");
-        assert!(done[0].contains("before") && done[1].contains("after"), "{done:?}");
+        assert!(
+            done[0].contains("before") && done[1].contains("after"),
+            "{done:?}"
+        );
     }
 }

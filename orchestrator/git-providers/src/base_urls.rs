@@ -7,7 +7,8 @@ use reqwest::Url;
 /// The base URLs of the APIs. Used for every token that names no other host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseUrls {
-    /// GitHub's REST API. GraphQL is expected at `graphql` below it; at `/api/graphql` if this ends in `/api/v3`.
+    /// GitHub's REST API. GraphQL is expected at `graphql` below it; at `/api/graphql` if this ends
+    /// in `/api/v3`.
     pub github: Url,
     /// GitLab's REST API, version 4.
     pub gitlab: Url,
@@ -52,7 +53,13 @@ pub enum InvalidBaseUrl {
 
 impl BaseUrl {
     /// The names of the APIs: those of [`BaseUrls`]' fields.
-    pub const NAMES: [&str; 5] = ["github", "gitlab", "bitbucket", "azure_devops", "azure_devops_profile"];
+    pub const NAMES: [&str; 5] = [
+        "github",
+        "gitlab",
+        "bitbucket",
+        "azure_devops",
+        "azure_devops_profile",
+    ];
 }
 
 impl FromStr for BaseUrl {
@@ -60,7 +67,10 @@ impl FromStr for BaseUrl {
 
     fn from_str(text: &str) -> Result<Self, InvalidBaseUrl> {
         let (name, url) = text.split_once('=').ok_or(InvalidBaseUrl::Name)?;
-        let name = Self::NAMES.into_iter().find(|known| *known == name).ok_or(InvalidBaseUrl::Name)?;
+        let name = Self::NAMES
+            .into_iter()
+            .find(|known| *known == name)
+            .ok_or(InvalidBaseUrl::Name)?;
         let url = Url::parse(url).map_err(|_| InvalidBaseUrl::Url)?;
         let is_http = matches!(url.scheme(), "http" | "https");
         let has_credentials = !url.username().is_empty() || url.password().is_some();

@@ -73,6 +73,13 @@ impl GitClient {
             .user_agent(concat!("glovebox/", env!("CARGO_PKG_VERSION"))) // GitHub rejects requests without one
             .build()
             .map_err(|source| ClientError { source })?;
-        Ok(Self { http, shared: Arc::new(SharedSettings { policy, base_urls, limits }) })
+        Ok(Self {
+            http,
+            shared: Arc::new(SharedSettings {
+                policy,
+                base_urls,
+                limits,
+            }),
+        })
     }
 }

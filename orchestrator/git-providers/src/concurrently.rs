@@ -11,5 +11,8 @@ const MAX_CONCURRENT_REQUESTS: usize = 4;
 pub(crate) async fn concurrently<T>(
     requests: impl Iterator<Item: Future<Output = Result<T, RequestError>>>,
 ) -> Result<Vec<T>, RequestError> {
-    stream::iter(requests).buffered(MAX_CONCURRENT_REQUESTS).try_collect().await
+    stream::iter(requests)
+        .buffered(MAX_CONCURRENT_REQUESTS)
+        .try_collect()
+        .await
 }

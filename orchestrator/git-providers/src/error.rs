@@ -47,7 +47,8 @@ pub enum RequestError {
         /// What is expected.
         problem: &'static str,
     },
-    /// The provider does not accept the token, or the token lacks a permission. A retry fails until it is replaced.
+    /// The provider does not accept the token, or the token lacks a permission. A retry fails until
+    /// it is replaced.
     #[error("the token was rejected with status {status}{}", Detail(detail))]
     TokenRejected {
         /// The status of the response: 401 or 403; also 203 from Azure DevOps.
@@ -111,7 +112,10 @@ pub enum RequestError {
 impl RequestError {
     /// Whether an immediate retry can succeed.
     pub(crate) fn is_transient(&self) -> bool {
-        matches!(self, Self::Unreachable { .. } | Self::Status { status: 500.., .. })
+        matches!(
+            self,
+            Self::Unreachable { .. } | Self::Status { status: 500.., .. }
+        )
     }
 }
 
@@ -120,7 +124,11 @@ struct Detail<'a>(&'a str);
 
 impl std::fmt::Display for Detail<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, ": {}", self.0) }
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ": {}", self.0)
+        }
     }
 }
 

@@ -1,13 +1,15 @@
-//! Clients of git providers: GitHub, GitLab, Bitbucket Cloud and Azure DevOps, for V0's routes below `/api/user`.
+//! Clients of git providers: GitHub, GitLab, Bitbucket Cloud and Azure DevOps, for V0's routes
+//! below `/api/user`.
 //!
-//! [`GitProviders`] holds the tokens of one user and calls the providers. All users share a [`GitClient`], which holds the
-//! connections. Nothing is stored or cached.
+//! [`GitProviders`] holds the tokens of one user and calls the providers. All users share a
+//! [`GitClient`], which holds the connections. Nothing is stored or cached.
 //!
-//! Everything is bounded: bodies, pages, retries, time, and the number of requests for one call. Tokens are sent to the
-//! provider's origin only, over connections that an [`AddressPolicy`] allows, and appear in no error, log or `Debug` output.
+//! Everything is bounded: bodies, pages, retries, time, and the number of requests for one call.
+//! Tokens are sent to the provider's origin only, over connections that an [`AddressPolicy`]
+//! allows, and appear in no error, log or `Debug` output.
 //!
-//! A provider is a folder: `github` knows GitHub's JSON and paths, and nothing outside of it does. `http` sends requests,
-//! classifies failures, and knows no provider's JSON.
+//! A provider is a folder: `github` knows GitHub's JSON and paths, and nothing outside of it does.
+//! `http` sends requests, classifies failures, and knows no provider's JSON.
 
 pub mod address_policy;
 mod azure_devops;
@@ -27,8 +29,8 @@ mod service;
 mod token;
 
 pub use address_policy::{
-    AddressException, AddressKind, AddressPolicy, AddressResolver, InvalidException, RefusedAddress,
-    SystemResolver,
+    AddressException, AddressKind, AddressPolicy, AddressResolver, InvalidException,
+    RefusedAddress, SystemResolver,
 };
 pub use base_urls::{BaseUrl, BaseUrls, InvalidBaseUrl};
 pub use client::{ClientError, GitClient, RequestLimits};

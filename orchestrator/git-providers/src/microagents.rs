@@ -47,14 +47,28 @@ pub(crate) async fn list(
         Err(error) => return Err(error),
     }
     paths.truncate(MAX_MICROAGENTS);
-    concurrently(paths.into_iter().map(|path| describe(service, provider, repository, path))).await
+    concurrently(
+        paths
+            .into_iter()
+            .map(|path| describe(service, provider, repository, path)),
+    )
+    .await
 }
 
-/// Returns the folder of microagents. In a repository for an organization's configuration it is not hidden.
+/// Returns the folder of microagents. In a repository for an organization's configuration it is not
+/// hidden.
 fn folder(provider: GitProvider, repository: &str) -> &'static str {
     let name = repository.rsplit('/').next().unwrap_or_default();
-    let configuration = if provider == GitProvider::GitLab { "openhands-config" } else { ".openhands" };
-    if name == configuration { "microagents" } else { ".openhands/microagents" }
+    let configuration = if provider == GitProvider::GitLab {
+        "openhands-config"
+    } else {
+        ".openhands"
+    };
+    if name == configuration {
+        "microagents"
+    } else {
+        ".openhands/microagents"
+    }
 }
 
 fn is_microagent(path: &str) -> bool {
@@ -74,8 +88,16 @@ async fn describe(
 ) -> Result<Microagent, RequestError> {
     let created_at = service.oldest_commit_date(repository, &path).await?;
     let name = file_name(&path);
-    let name = name.strip_suffix(".md").unwrap_or(name.trim_start_matches('.')).to_owned();
-    Ok(Microagent { name, created_at, git_provider, path })
+    let name = name
+        .strip_suffix(".md")
+        .unwrap_or(name.trim_start_matches('.'))
+        .to_owned();
+    Ok(Microagent {
+        name,
+        created_at,
+        git_provider,
+        path,
+    })
 }
 
 #[cfg(test)]
@@ -86,15 +108,25 @@ mod tests {
     fn folder_depends_on_the_repository_and_its_provider() {
         let hidden = ".openhands/microagents";
         assert_eq!(folder(GitProvider::GitHub, "acme/app"), hidden);
-        assert_eq!(folder(GitProvider::GitHub, "acme/.openhands"), "microagents");
+        assert_eq!(
+            folder(GitProvider::GitHub, "acme/.openhands"),
+            "microagents"
+        );
         assert_eq!(folder(GitProvider::GitLab, "acme/.openhands"), hidden);
-        assert_eq!(folder(GitProvider::GitLab, "acme/openhands-config"), "microagents");
+        assert_eq!(
+            folder(GitProvider::GitLab, "acme/openhands-config"),
+            "microagents"
+        );
     }
 
     #[test]
     fn microagent_is_a_markdown_file_but_no_readme() {
         assert!(is_microagent(".openhands/microagents/a/b.md"));
-        for path in ["microagents/README.md", "microagents/a.txt", "microagents/md"] {
+        for path in [
+            "microagents/README.md",
+            "microagents/a.txt",
+            "microagents/md",
+        ] {
             assert!(!is_microagent(path), "{path}");
         }
     }

@@ -30,7 +30,10 @@ pub(crate) struct Page<T> {
 impl PageRequest {
     /// Creates a request within the limits of the providers.
     pub(crate) fn new(number: u32, size: u32) -> Self {
-        Self { number: number.max(1), size: size.clamp(1, MAX_PAGE_ITEMS) }
+        Self {
+            number: number.max(1),
+            size: size.clamp(1, MAX_PAGE_ITEMS),
+        }
     }
 
     /// Returns the largest first page.
@@ -39,7 +42,10 @@ impl PageRequest {
     }
 
     pub(crate) fn next(self) -> Self {
-        Self { number: self.number.saturating_add(1), ..self }
+        Self {
+            number: self.number.saturating_add(1),
+            ..self
+        }
     }
 
     /// Returns this page of a complete list.
@@ -48,7 +54,11 @@ impl PageRequest {
         let start = (self.number as usize - 1).saturating_mul(size);
         let has_next = start.saturating_add(size) < total;
         let items = list.into_iter().skip(start).take(size).collect();
-        Page { items, has_next, total: Some(total as u64) }
+        Page {
+            items,
+            has_next,
+            total: Some(total as u64),
+        }
     }
 
     /// Returns a `Link` header to the next page, for clients of lists that have none.
@@ -71,7 +81,10 @@ pub(crate) async fn collect_pages<T, E, F: Future<Output = Result<Page<T>, E>>>(
             return Ok(items);
         }
         if request.number == MAX_PAGES {
-            tracing::info!(items = items.len(), "the list has further pages, which are not read");
+            tracing::info!(
+                items = items.len(),
+                "the list has further pages, which are not read"
+            );
             return Ok(items);
         }
         request = request.next();
@@ -88,7 +101,12 @@ pub(crate) fn has_next_link(headers: &HeaderMap) -> bool {
     let is_next = |link: &str| {
         link.split(';').skip(1).any(|parameter| {
             let (name, value) = parameter.split_once('=').unwrap_or_default();
-            name.trim() == "rel" && value.trim().trim_matches('"').split_whitespace().any(|rel| rel == "next")
+            name.trim() == "rel"
+                && value
+                    .trim()
+                    .trim_matches('"')
+                    .split_whitespace()
+                    .any(|rel| rel == "next")
         })
     };
     link_header(headers).is_some_and(|links| links.split(',').any(is_next))
@@ -104,26 +122,61 @@ mod tests {
 
     #[test]
     fn next_link_is_found_among_others() {
-        let github =
-            r#"<https://api.github.com/x?page=1>; rel="prev", <https://api.github.com/x?page=3>; rel="next""#;
+        let github = r#"<https://api.github.com/x?page=1>; rel="prev", <https://api.github.com/x?page=3>; rel="next""#;
         assert!(has_next(github));
         assert!(has_next("<https://x/?a,b>; title=\"t\"; rel=next"));
-        assert!(!has_next(r#"<https://x/?rel="next">; rel="prev", <https://x/>; rel="last""#));
+        assert!(!has_next(
+            r#"<https://x/?rel="next">; rel="prev", <https://x/>; rel="last""#
+        ));
         assert!(!has_next_link(&HeaderMap::new()));
     }
 
     #[test]
     fn page_is_a_slice_of_the_list() {
         let slice = |number, size| PageRequest::new(number, size).slice(vec![1, 2, 3, 4, 5]);
-        assert_eq!(slice(1, 2), Page { items: vec![1, 2], has_next: true, total: Some(5) });
-        assert_eq!(slice(3, 2), Page { items: vec![5], has_next: false, total: Some(5) });
-        assert_eq!(slice(1, 5), Page { items: vec![1, 2, 3, 4, 5], has_next: false, total: Some(5) });
-        assert_eq!(slice(u32::MAX, 100), Page { items: vec![], has_next: false, total: Some(5) });
+        assert_eq!(
+            slice(1, 2),
+            Page {
+                items: vec![1, 2],
+                has_next: true,
+                total: Some(5)
+            }
+        );
+        assert_eq!(
+            slice(3, 2),
+            Page {
+                items: vec![5],
+                has_next: false,
+                total: Some(5)
+            }
+        );
+        assert_eq!(
+            slice(1, 5),
+            Page {
+                items: vec![1, 2, 3, 4, 5],
+                has_next: false,
+                total: Some(5)
+            }
+        );
+        assert_eq!(
+            slice(u32::MAX, 100),
+            Page {
+                items: vec![],
+                has_next: false,
+                total: Some(5)
+            }
+        );
     }
 
     #[test]
     fn request_is_within_the_limits_of_the_providers() {
         assert_eq!(PageRequest::new(0, 0), PageRequest { number: 1, size: 1 });
-        assert_eq!(PageRequest::new(7, 5_000), PageRequest { number: 7, size: 100 });
+        assert_eq!(
+            PageRequest::new(7, 5_000),
+            PageRequest {
+                number: 7,
+                size: 100
+            }
+        );
     }
 }

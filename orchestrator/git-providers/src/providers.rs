@@ -19,8 +19,9 @@ use crate::token::ProviderToken;
 
 /// The providers that a user has tokens for.
 ///
-/// Where `provider` is `None`, lists and searches combine all providers. They leave out one that fails, with a warning in
-/// the log, unless all fail. A repository is looked for at one provider after the other.
+/// Where `provider` is `None`, lists and searches combine all providers. They leave out one that
+/// fails, with a warning in the log, unless all fail. A repository is looked for at one provider
+/// after the other.
 #[derive(Debug, Clone)]
 pub struct GitProviders {
     client: GitClient,
@@ -38,7 +39,8 @@ pub struct RepositoryQuery {
     pub page: u32,
     /// Maximum number of repositories in a page; 1 to 100.
     pub per_page: u32,
-    /// An element of [`GitProviders::installations`] that owns the repositories. `None` for all that the user can access.
+    /// An element of [`GitProviders::installations`] that owns the repositories. `None` for all
+    /// that the user can access.
     pub installation_id: Option<String>,
 }
 
@@ -63,16 +65,22 @@ impl GitProviders {
         Self { client, tokens }
     }
 
-    /// Lists what [`RepositoryQuery::installation_id`] can name: GitHub's installations of an app, Bitbucket's workspaces,
-    /// the organization of Azure DevOps.
+    /// Lists what [`RepositoryQuery::installation_id`] can name: GitHub's installations of an app,
+    /// Bitbucket's workspaces, the organization of Azure DevOps.
     ///
     /// # Errors
     /// See [`GitError`]. [`GitError::Unsupported`] for GitLab.
     pub async fn installations(&self, provider: GitProvider) -> Result<Vec<String>, GitError> {
         const OPERATION: &str = "list installations";
-        let found =
-            self.call(provider, OPERATION, |service| async move { service.installations().await }).await?;
-        found.ok_or(GitError::Unsupported { operation: OPERATION, provider })
+        let found = self
+            .call(provider, OPERATION, |service| async move {
+                service.installations().await
+            })
+            .await?;
+        found.ok_or(GitError::Unsupported {
+            operation: OPERATION,
+            provider,
+        })
     }
 
     /// Lists the user's repositories: a page of one provider, or up to a thousand of each.
@@ -88,8 +96,9 @@ impl GitProviders {
         };
         let page = PageRequest::new(query.page, query.per_page);
         let installation = query.installation_id.as_deref().filter(|id| !id.is_empty());
-        let list =
-            |service: Arc<Service>| async move { service.repositories(sort, page, installation).await };
+        let list = |service: Arc<Service>| async move {
+            service.repositories(sort, page, installation).await
+        };
         Ok(self.call(provider, OPERATION, list).await?.items)
     }
 
@@ -103,7 +112,8 @@ impl GitProviders {
         name: &str,
     ) -> Result<Repository, GitError> {
         let look_up = |service: Arc<Service>, _| async move { service.repository(name).await };
-        self.call_first(provider, "look up the repository", look_up).await
+        self.call_first(provider, "look up the repository", look_up)
+            .await
     }
 
     /// Returns the owner of the first token that works.
@@ -119,7 +129,10 @@ impl GitProviders {
     ///
     /// # Errors
     /// See [`GitError`].
-    pub async fn search_repositories(&self, query: &SearchQuery) -> Result<Vec<Repository>, GitError> {
+    pub async fn search_repositories(
+        &self,
+        query: &SearchQuery,
+    ) -> Result<Vec<Repository>, GitError> {
         const OPERATION: &str = "search repositories";
         let search = NameSearch {
             query: query.query.trim(),
@@ -146,7 +159,8 @@ impl GitProviders {
         per_page: u32,
     ) -> Result<BranchPage, GitError> {
         let request = PageRequest::new(page, per_page);
-        let list = |service: Arc<Service>, _| async move { service.branches(repository, request).await };
+        let list =
+            |service: Arc<Service>, _| async move { service.branches(repository, request).await };
         let page = self.call_first(provider, "list branches", list).await?;
         Ok(BranchPage {
             branches: page.items,
@@ -169,12 +183,14 @@ impl GitProviders {
         per_page: u32,
     ) -> Result<Vec<Branch>, GitError> {
         let limit = per_page.clamp(1, MAX_PAGE_ITEMS);
-        let search =
-            |service: Arc<Service>, _| async move { service.search_branches(repository, query, limit).await };
+        let search = |service: Arc<Service>, _| async move {
+            service.search_branches(repository, query, limit).await
+        };
         self.call_first(provider, "search branches", search).await
     }
 
-    /// Lists the user's open pull requests that need work, and the open issues that are assigned to the user.
+    /// Lists the user's open pull requests that need work, and the open issues that are assigned to
+    /// the user.
     ///
     /// # Errors
     /// See [`GitError`].
@@ -210,25 +226,40 @@ impl GitProviders {
     ) -> Result<MicroagentSource, GitError> {
         let read = |service: Arc<Service>, git_provider| async move {
             let text = service.file(repository, path).await?;
-            Ok(MicroagentSource { path: path.to_owned(), text, git_provider })
+            Ok(MicroagentSource {
+                path: path.to_owned(),
+                text,
+                git_provider,
+            })
         };
         self.call_first(provider, "read the microagent", read).await
     }
 
     /// Calls one provider, with the time limit of a call.
     ///
-    /// `call` owns the service: a future that borrows an argument of its closure is not provably `Send`.
+    /// `call` owns the service: a future that borrows an argument of its closure is not provably
+    /// `Send`.
     async fn call<T, F: Future<Output = Result<T, RequestError>>>(
         &self,
         provider: GitProvider,
         operation: &'static str,
         call: impl FnOnce(Arc<Service>) -> F,
     ) -> Result<T, GitError> {
-        let token = self.tokens.get(&provider).ok_or(GitError::NoToken(provider))?;
-        let failed = |source| GitError::Request { operation, provider, source };
+        let token = self
+            .tokens
+            .get(&provider)
+            .ok_or(GitError::NoToken(provider))?;
+        let failed = |source| GitError::Request {
+            operation,
+            provider,
+            source,
+        };
         let service = Service::new(&self.client, provider, token)
             .map_err(failed)?
-            .ok_or(GitError::Unsupported { operation, provider })?;
+            .ok_or(GitError::Unsupported {
+                operation,
+                provider,
+            })?;
         let limit = self.client.shared.limits.call_timeout;
         let span = tracing::info_span!("git_call", %provider, operation);
         tokio::time::timeout(limit, call(Arc::new(service)).instrument(span))
@@ -243,7 +274,10 @@ impl GitProviders {
         operation: &'static str,
         call: impl Fn(Arc<Service>) -> F,
     ) -> Result<Vec<T>, GitError> {
-        let calls = self.tokens.keys().map(|provider| self.call(*provider, operation, &call));
+        let calls = self
+            .tokens
+            .keys()
+            .map(|provider| self.call(*provider, operation, &call));
         let (mut items, mut error, mut has_success) = (Vec::new(), None, false);
         for result in join_all(calls).await {
             match result {
@@ -257,10 +291,15 @@ impl GitProviders {
                 }
             }
         }
-        if has_success { Ok(items) } else { Err(error.unwrap_or(GitError::NoTokens)) }
+        if has_success {
+            Ok(items)
+        } else {
+            Err(error.unwrap_or(GitError::NoTokens))
+        }
     }
 
-    /// Calls the given provider, or else one after the other until one succeeds. Returns the first error if none does.
+    /// Calls the given provider, or else one after the other until one succeeds. Returns the first
+    /// error if none does.
     async fn call_first<T, F: Future<Output = Result<T, RequestError>>>(
         &self,
         provider: Option<GitProvider>,
@@ -268,11 +307,16 @@ impl GitProviders {
         call: impl Fn(Arc<Service>, GitProvider) -> F,
     ) -> Result<T, GitError> {
         if let Some(provider) = provider {
-            return self.call(provider, operation, |service| call(service, provider)).await;
+            return self
+                .call(provider, operation, |service| call(service, provider))
+                .await;
         }
         let mut error = None;
         for provider in self.tokens.keys().copied() {
-            match self.call(provider, operation, |service| call(service, provider)).await {
+            match self
+                .call(provider, operation, |service| call(service, provider))
+                .await
+            {
                 Ok(found) => return Ok(found),
                 Err(failed) => {
                     log_failure(&failed);

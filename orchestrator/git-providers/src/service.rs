@@ -48,7 +48,8 @@ macro_rules! call {
 }
 
 impl Service {
-    /// Validates the token and its host. Opens no connection. `None` if the provider has no repositories.
+    /// Validates the token and its host. Opens no connection. `None` if the provider has no
+    /// repositories.
     pub(crate) fn new(
         client: &GitClient,
         provider: GitProvider,
@@ -99,7 +100,9 @@ impl Service {
             Self::Bitbucket(service) => service.all_repositories(sort).await?,
             Self::AzureDevOps(service) => service.all_repositories(sort, None).await?,
         };
-        repositories.iter_mut().for_each(|repository| repository.link_header = None);
+        repositories
+            .iter_mut()
+            .for_each(|repository| repository.link_header = None);
         Ok(repositories)
     }
 
@@ -107,12 +110,18 @@ impl Service {
         call!(self.repository(name))
     }
 
-    /// Searches the user's repositories. If the query is a URL, returns the repository there, which may be any public one.
-    pub(crate) async fn search(&self, search: NameSearch<'_>) -> Result<Vec<Repository>, RequestError> {
+    /// Searches the user's repositories. If the query is a URL, returns the repository there, which
+    /// may be any public one.
+    pub(crate) async fn search(
+        &self,
+        search: NameSearch<'_>,
+    ) -> Result<Vec<Repository>, RequestError> {
         let Some((host, path)) = repository_in_url(search.query) else {
             return call!(self.search(search));
         };
-        let Some(name) = self.repository_at(&host, &path) else { return Ok(Vec::new()) };
+        let Some(name) = self.repository_at(&host, &path) else {
+            return Ok(Vec::new());
+        };
         match self.repository(&name).await {
             Ok(repository) => Ok(vec![repository]),
             Err(RequestError::NotFound | RequestError::InvalidInput { .. }) => Ok(Vec::new()),
@@ -142,7 +151,11 @@ impl Service {
     }
 
     /// Lists the paths of the files in a folder and below it.
-    pub(crate) async fn files_in(&self, repository: &str, folder: &str) -> Result<Vec<String>, RequestError> {
+    pub(crate) async fn files_in(
+        &self,
+        repository: &str,
+        folder: &str,
+    ) -> Result<Vec<String>, RequestError> {
         call!(self.files_in(repository, folder))
     }
 
@@ -151,7 +164,8 @@ impl Service {
         call!(self.file(repository, path))
     }
 
-    /// Returns the date of the oldest of the latest hundred commits of a file. `None` if there is no commit.
+    /// Returns the date of the oldest of the latest hundred commits of a file. `None` if there is
+    /// no commit.
     pub(crate) async fn oldest_commit_date(
         &self,
         repository: &str,
@@ -166,9 +180,9 @@ impl Service {
             Self::GitHub(service) => service.is_at(host).then(|| first_segments(path, 2)),
             Self::GitLab(service) => service.is_at(host).then(|| path.to_owned()),
             Self::Bitbucket(service) => service.is_at(host).then(|| first_segments(path, 2)),
-            Self::AzureDevOps(service) => {
-                service.is_at(host).then(|| first_segments(&path.replacen("/_git/", "/", 1), 3))
-            }
+            Self::AzureDevOps(service) => service
+                .is_at(host)
+                .then(|| first_segments(&path.replacen("/_git/", "/", 1), 3)),
         }
     }
 }

@@ -9,7 +9,8 @@ pub struct ProviderToken {
     pub token: SecretString,
     /// The user's id at the provider. Not used for requests.
     pub user_id: Option<String>,
-    /// The host, if it is not the provider's own: `gitlab.example.com`, or a URL of `https`. For Azure DevOps the
-    /// organization: `acme`, `dev.azure.com/acme`, or `devops.example.com/collection`.
+    /// The host, if it is not the provider's own: `gitlab.example.com`, or a URL of `https`. For
+    /// Azure DevOps the organization: `acme`, `dev.azure.com/acme`, or
+    /// `devops.example.com/collection`.
     pub host: Option<String>,
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use reqwest::ClientBuilder;
 
-/// Configures the HTTP client of a model whose address a user has chosen, so that it connects only where the operator allows.
-/// Cheap to clone.
+/// Configures the HTTP client of a model whose address a user has chosen, so that it connects only
+/// where the operator allows. Cheap to clone.
 #[derive(Clone)]
 pub struct ConnectionGuard {
     configure: Arc<dyn Fn(ClientBuilder) -> ClientBuilder + Send + Sync>,
@@ -15,13 +15,17 @@ pub struct ConnectionGuard {
 }
 
 impl ConnectionGuard {
-    /// Creates a guard, which may set the resolver and the proxies of the client. Its redirects are never followed. `is_refusal`
-    /// recognizes the resolver's error for an address that is not allowed.
+    /// Creates a guard, which may set the resolver and the proxies of the client. Its redirects are
+    /// never followed. `is_refusal` recognizes the resolver's error for an address that is not
+    /// allowed.
     pub fn new(
         configure: impl Fn(ClientBuilder) -> ClientBuilder + Send + Sync + 'static,
         is_refusal: fn(&(dyn Error + 'static)) -> bool,
     ) -> Self {
-        Self { configure: Arc::new(configure), is_refusal }
+        Self {
+            configure: Arc::new(configure),
+            is_refusal,
+        }
     }
 
     /// Whether the guard has caused an error.
@@ -36,7 +40,9 @@ impl ConnectionGuard {
 
 impl fmt::Debug for ConnectionGuard {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("ConnectionGuard").finish_non_exhaustive()
+        formatter
+            .debug_struct("ConnectionGuard")
+            .finish_non_exhaustive()
     }
 }
 
@@ -72,9 +78,16 @@ mod tests {
             |error| error.is::<NotAllowed>(),
         );
         let client = guard.configure(Client::builder());
-        let client = client.tls_backend_preconfigured(tls::http_client("http").unwrap()).build().unwrap();
+        let client = client
+            .tls_backend_preconfigured(tls::http_client("http").unwrap())
+            .build()
+            .unwrap();
         for (host, is_refused) in [("refused", true), ("unknown", false)] {
-            let error = client.get(format!("http://{host}/")).send().await.unwrap_err();
+            let error = client
+                .get(format!("http://{host}/"))
+                .send()
+                .await
+                .unwrap_err();
             assert_eq!(guard.has_refused(&error), is_refused, "{error:?}");
         }
         assert!(!LlmErrorKind::AddressRefused.is_transient());

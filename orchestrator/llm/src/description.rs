@@ -11,11 +11,14 @@ use crate::prices;
 pub struct ModelDescription {
     /// The wire format, and why it is chosen.
     pub wire: String,
-    /// In tokens. `None` if it is unknown: then a request that is too long is condensed once the provider refuses it.
+    /// In tokens. `None` if it is unknown: then a request that is too long is condensed once the
+    /// provider refuses it.
     pub context_window: Option<u64>,
-    /// Prices of a million input and output tokens, in US dollars. `None` if they are unknown: then no budget holds.
+    /// Prices of a million input and output tokens, in US dollars. `None` if they are unknown: then
+    /// no budget holds.
     pub prices: Option<(f64, f64)>,
-    /// What the model is known to lack or to refuse. A parameter that is refused in spite of this is left out then.
+    /// What the model is known to lack or to refuse. A parameter that is refused in spite of this
+    /// is left out then.
     pub missing: Vec<&'static str>,
 }
 
@@ -28,7 +31,9 @@ pub fn describe(config: &LlmConfig) -> ModelDescription {
         Provider::Anthropic => "Anthropic messages",
     };
     let listed = prices::list_price(&config.model);
-    let configured = config.input_cost_per_token.zip(config.output_cost_per_token);
+    let configured = config
+        .input_cost_per_token
+        .zip(config.output_cost_per_token);
     let configured = configured.map(|(input, output)| (input * 1e6, output * 1e6));
     let window = config.max_input_tokens.unwrap_or(listed.context_window);
     let missing = models::missing_features(&config.model);
@@ -59,9 +64,15 @@ impl fmt::Display for ModelDescription {
         }
         match self.prices {
             Some((input, output)) => {
-                write!(formatter, "; ${input:.2} and ${output:.2} per million input and output tokens")?;
+                write!(
+                    formatter,
+                    "; ${input:.2} and ${output:.2} per million input and output tokens"
+                )?;
             }
-            None => write!(formatter, "; prices unknown (input_cost_per_token, output_cost_per_token)")?,
+            None => write!(
+                formatter,
+                "; prices unknown (input_cost_per_token, output_cost_per_token)"
+            )?,
         }
         match self.missing.as_slice() {
             [] => Ok(()),
@@ -82,12 +93,18 @@ mod tests {
                         $2.50 and $10.00 per million input and output tokens";
         assert_eq!(gpt, expected);
         let responses = text("gpt-6-luna");
-        assert!(responses.starts_with("wire format: OpenAI Responses, by the name"), "{responses}");
+        assert!(
+            responses.starts_with("wire format: OpenAI Responses, by the name"),
+            "{responses}"
+        );
         assert!(
             responses.ends_with("; not sent: temperature, top_p and top_k, stop sequences"),
             "{responses}"
         );
-        let mut own = LlmConfig { max_input_tokens: Some(7), ..LlmConfig::new("anthropic/own") };
+        let mut own = LlmConfig {
+            max_input_tokens: Some(7),
+            ..LlmConfig::new("anthropic/own")
+        };
         (own.input_cost_per_token, own.output_cost_per_token) = (Some(1e-6), Some(2e-6));
         let expected = "wire format: Anthropic messages, by the name; context window: 7 tokens; \
                         $1.00 and $2.00 per million input and output tokens";

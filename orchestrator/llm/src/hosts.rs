@@ -20,7 +20,8 @@ pub(crate) fn is_azure(host: &str) -> bool {
 }
 
 fn is_within(host: &str, domain: &str) -> bool {
-    host.strip_suffix(domain).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+    host.strip_suffix(domain)
+        .is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
 #[cfg(test)]

@@ -1,14 +1,15 @@
 //! Calls to language models.
 //!
-//! [`ProviderLlm`] implements the engine's [`Llm`] with three wires: OpenAI's chat completions, which all compatible
-//! servers speak, OpenAI's Responses API, and Anthropic's messages. [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] returns
-//! responses from a file, without a provider. [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] replays them.
-//! [`HttpAnalyzer`], [`InvariantAnalyzer`] and [`GraySwanAnalyzer`] request an action's risk from a service; they are here
-//! because they share the HTTP client.
+//! [`ProviderLlm`] implements the engine's [`Llm`] with three wires: OpenAI's chat completions,
+//! which all compatible servers speak, OpenAI's Responses API, and Anthropic's messages.
+//! [`MultimodalRouter`] chooses between two models. [`ScriptedLlm`] returns responses from a file,
+//! without a provider. [`RecordingLlm`] writes calls to files, and [`ReplayLlm`] replays them.
+//! [`HttpAnalyzer`], [`InvariantAnalyzer`] and [`GraySwanAnalyzer`] request an action's risk from a
+//! service; they are here because they share the HTTP client.
 //!
-//! Only `classify` reads the texts of providers' errors. Keys leave this crate only in the header of a request, never in
-//! an error, a log or an event. Configuration is passed in ([`LlmConfig`]); the HTTP client reads the proxy variables of the
-//! environment and the machine's certificates.
+//! Only `classify` reads the texts of providers' errors. Keys leave this crate only in the header
+//! of a request, never in an error, a log or an event. Configuration is passed in ([`LlmConfig`]);
+//! the HTTP client reads the proxy variables of the environment and the machine's certificates.
 
 mod analyzer;
 mod anthropic;
@@ -54,7 +55,8 @@ pub use router::MultimodalRouter;
 pub use scripted::{SCRIPT_EXAMPLE, ScriptError, ScriptedLlm};
 pub use wire::{ProviderLlm, request_url};
 
-/// Creates the model of a configuration. Emulates tool calls for a model without them, and truncates long results of tools.
+/// Creates the model of a configuration. Emulates tool calls for a model without them, and
+/// truncates long results of tools.
 ///
 /// # Errors
 /// See [`ConfigError`].
@@ -66,7 +68,9 @@ pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
         ?missing,
         "looked up the model's missing features"
     );
-    let is_native = config.native_tool_calling.unwrap_or_else(|| !missing.contains(&MissingFeature::Calls));
+    let is_native = config
+        .native_tool_calling
+        .unwrap_or_else(|| !missing.contains(&MissingFeature::Calls));
     let inner: Arc<dyn Llm> = if is_native {
         Arc::new(ProviderLlm::new(config)?)
     } else {
@@ -74,7 +78,9 @@ pub fn connect(config: &LlmConfig) -> Result<Arc<dyn Llm>, ConfigError> {
         if !config.disable_stop_word && !missing.contains(&MissingFeature::Stop) {
             config.stop.push(text_calls::CALL_END.to_owned());
         }
-        Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(&config)?)))
+        Arc::new(text_calls::TextCallsLlm::new(Arc::new(ProviderLlm::new(
+            &config,
+        )?)))
     };
     Ok(match config.max_message_chars {
         Some(max_chars) => Arc::new(truncating::TruncatingLlm { inner, max_chars }),

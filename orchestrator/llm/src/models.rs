@@ -1,11 +1,13 @@
 //! Features that models are known to lack, by the models' names.
 //!
-//! The table need not be complete: a request that is refused for a parameter is repeated without it. The table saves the
-//! refused request, and covers what providers do not report: models that ignore images, or that were not trained to make
-//! tool calls. The configuration overrides it: `native_tool_calling`, `disable_vision`, `completion_kwargs`.
+//! The table need not be complete: a request that is refused for a parameter is repeated without
+//! it. The table saves the refused request, and covers what providers do not report: models that
+//! ignore images, or that were not trained to make tool calls. The configuration overrides it:
+//! `native_tool_calling`, `disable_vision`, `completion_kwargs`.
 
-/// Date of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic, Google, Mistral,
-/// DeepSeek, Moonshot, Z.ai, MiniMax, xAI), the model lists of Ollama and LiteLLM, and OpenHands V0's `model_features`.
+/// Date of the table. Sources: the providers' model pages and migration guides (OpenAI, Anthropic,
+/// Google, Mistral, DeepSeek, Moonshot, Z.ai, MiniMax, xAI), the model lists of Ollama and LiteLLM,
+/// and OpenHands V0's `model_features`.
 pub(crate) const AS_OF: &str = "2026-11-26";
 
 /// A feature that a model lacks.
@@ -25,10 +27,11 @@ pub(crate) enum MissingFeature {
 
 use MissingFeature::{Calls, Sampling, Stop, TwoSamplers, Vision};
 
-/// Prefixes of normalized names (see [`normalize`]). The longest matching prefix decides, so that a model can differ from its
-/// family.
+/// Prefixes of normalized names (see [`normalize`]). The longest matching prefix decides, so that a
+/// model can differ from its family.
 const TABLE: &[(&str, &[MissingFeature])] = &[
-    // OpenAI. GPT-5.1 and later take a temperature when they do not reason, which is not visible here.
+    // OpenAI. GPT-5.1 and later take a temperature when they do not reason, which is not visible
+    // here.
     ("o1", &[Sampling, Stop]),
     ("o1-mini", &[Calls, Vision, Sampling, Stop]),
     ("o1-preview", &[Calls, Vision, Sampling, Stop]),
@@ -172,19 +175,27 @@ const RESPONSES_VERSION: (u32, u32) = (5, 4);
 /// Whether OpenAI serves a model, or its tool calls, with the Responses API only.
 pub(crate) fn requires_responses(model: &str) -> bool {
     let name = normalize(model);
-    RESPONSES_PARTS.iter().any(|part| has_part_with_prefix(&name, part))
+    RESPONSES_PARTS
+        .iter()
+        .any(|part| has_part_with_prefix(&name, part))
         || gpt_version(model).is_some_and(|version| version >= RESPONSES_VERSION)
 }
 
-/// Returns the version of a GPT model: (5, 4) for `gpt-5.4-mini`, (6, 0) for `gpt-6-luna`. `None` for Azure's `gpt-35`, which is
-/// GPT-3.5.
+/// Returns the version of a GPT model: (5, 4) for `gpt-5.4-mini`, (6, 0) for `gpt-6-luna`. `None`
+/// for Azure's `gpt-35`, which is GPT-3.5.
 fn gpt_version(model: &str) -> Option<(u32, u32)> {
     let name = model.to_lowercase();
     let (_, version) = name.rsplit_once("gpt-")?;
     let end = version.find(|character: char| !character.is_ascii_digit() && character != '.');
     let mut numbers = version[..end.unwrap_or(version.len())].split('.');
     let major = numbers.next()?.parse().ok().filter(|major| *major != 35)?;
-    Some((major, numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or_default()))
+    Some((
+        major,
+        numbers
+            .next()
+            .and_then(|minor| minor.parse().ok())
+            .unwrap_or_default(),
+    ))
 }
 
 /// Whether a model, named as in the configuration, is known to lack a feature.
@@ -195,8 +206,12 @@ pub(crate) fn lacks(model: &str, feature: MissingFeature) -> bool {
 /// Returns the features that a model, named as in the configuration, is known to lack.
 pub(crate) fn missing_features(model: &str) -> &'static [MissingFeature] {
     let name = normalize(model);
-    let matching = TABLE.iter().filter(|(prefix, _)| has_part_with_prefix(&name, prefix));
-    matching.max_by_key(|(prefix, _)| prefix.len()).map_or(&[], |(_, lacks)| *lacks)
+    let matching = TABLE
+        .iter()
+        .filter(|(prefix, _)| has_part_with_prefix(&name, prefix));
+    matching
+        .max_by_key(|(prefix, _)| prefix.len())
+        .map_or(&[], |(_, lacks)| *lacks)
 }
 
 /// Whether a model, named as in the configuration, belongs to the family with this prefix.
@@ -204,15 +219,24 @@ pub(crate) fn is_of_family(model: &str, prefix: &str) -> bool {
     has_part_with_prefix(&normalize(model), prefix)
 }
 
-/// Returns the last segment of a name in lower case, without a tag such as Ollama's, and with dashes as separators:
-/// `openrouter/anthropic/claude-3.5-haiku:beta` is `claude-3-5-haiku`.
+/// Returns the last segment of a name in lower case, without a tag such as Ollama's, and with
+/// dashes as separators: `openrouter/anthropic/claude-3.5-haiku:beta` is `claude-3-5-haiku`.
 fn normalize(model: &str) -> String {
     let name = model.rsplit('/').next().unwrap_or(model);
     let name = name.split(':').next().unwrap_or(name).to_lowercase();
-    name.chars().map(|character| if character.is_ascii_alphanumeric() { character } else { '-' }).collect()
+    name.chars()
+        .map(|character| {
+            if character.is_ascii_alphanumeric() {
+                character
+            } else {
+                '-'
+            }
+        })
+        .collect()
 }
 
-/// Whether a name, or its part after a dash (`us-anthropic-claude-…`), starts with the words of a prefix.
+/// Whether a name, or its part after a dash (`us-anthropic-claude-…`), starts with the words of a
+/// prefix.
 fn has_part_with_prefix(name: &str, prefix: &str) -> bool {
     name.match_indices(prefix).any(|(at, _)| {
         let (before, after) = (&name[..at], &name[at + prefix.len()..]);
@@ -236,7 +260,10 @@ mod tests {
             ("gpt-5-chat-latest", &[Calls]),
             ("anthropic/claude-opus-4-7", &[Sampling]),
             ("claude-opus-4-20250514", &[]),
-            ("bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0", &[TwoSamplers]),
+            (
+                "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0",
+                &[TwoSamplers],
+            ),
             ("openrouter/anthropic/claude-opus-4.1", &[TwoSamplers]),
             ("openrouter/anthropic/claude-4.7-opus", &[Sampling]),
             ("ollama/CodeLlama:7b", &[Calls, Vision]),
@@ -285,7 +312,10 @@ mod tests {
     fn table_has_only_normalized_and_unique_prefixes() {
         for (at, (prefix, _)) in TABLE.iter().enumerate() {
             assert_eq!(normalize(prefix), *prefix);
-            assert!(TABLE[..at].iter().all(|(other, _)| other != prefix), "{prefix}");
+            assert!(
+                TABLE[..at].iter().all(|(other, _)| other != prefix),
+                "{prefix}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Retries with exponential backoff.
 //!
-//! The result is the first success, the first error that is not transient, or the error of the last attempt. Dropping the
-//! future cancels the attempt or the delay.
+//! The result is the first success, the first error that is not transient, or the error of the last
+//! attempt. Dropping the future cancels the attempt or the delay.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use tracing::Instrument as _;
 /// Maximum delay that a provider can request. A longer one is returned to the caller as an error.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(120);
 
-/// Maximum part of a delay that is added to it, so that conversations that fail together do not retry together.
+/// Maximum part of a delay that is added to it, so that conversations that fail together do not
+/// retry together.
 const JITTER: f64 = 0.25;
 
 /// When and how often to retry, with V0's names and defaults.
@@ -58,13 +59,20 @@ impl RetryPolicy {
             };
             // The second one in a row: the address is not the API of a model.
             let is_malformed = error.kind == LlmErrorKind::Malformed;
-            let Some(after) = self.delay_before(next, &error).filter(|_| !(is_malformed && was_malformed))
+            let Some(after) = self
+                .delay_before(next, &error)
+                .filter(|_| !(is_malformed && was_malformed))
             else {
                 return Err(error);
             };
             was_malformed = is_malformed;
             tracing::warn!(attempt = next, attempts, ?after, kind = ?error.kind, %error, "retrying the model call");
-            on_progress(LlmProgress::Retrying { attempt: next, attempts, after, error });
+            on_progress(LlmProgress::Retrying {
+                attempt: next,
+                attempts,
+                after,
+                error,
+            });
             tokio::time::sleep(after).await;
         }
         attempt(attempts).await
@@ -103,10 +111,15 @@ mod tests {
     use super::*;
 
     fn error(kind: LlmErrorKind, retry_after: Option<u64>) -> LlmError {
-        LlmError { kind, detail: String::new(), retry_after: retry_after.map(Duration::from_secs) }
+        LlmError {
+            kind,
+            detail: String::new(),
+            retry_after: retry_after.map(Duration::from_secs),
+        }
     }
 
-    /// Runs attempts with these results. Returns the result, the delays in seconds, and the reported progress.
+    /// Runs attempts with these results. Returns the result, the delays in seconds, and the
+    /// reported progress.
     async fn run(
         policy: RetryPolicy,
         results: Vec<Result<u32, LlmError>>,
@@ -120,47 +133,84 @@ mod tests {
                 std::future::ready(results.next().unwrap())
             })
             .await;
-        let delays = attempts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs()).collect();
+        let delays = attempts
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]).as_secs())
+            .collect();
         (result, delays, progress.into_inner().unwrap())
     }
 
     #[tokio::test(start_paused = true)]
     async fn delays_double_up_to_the_maximum() {
         let unavailable = || Err(error(LlmErrorKind::Unavailable, None));
-        let (result, delays, progress) =
-            run(RetryPolicy::default(), (0..5).map(|_| unavailable()).collect()).await;
+        let (result, delays, progress) = run(
+            RetryPolicy::default(),
+            (0..5).map(|_| unavailable()).collect(),
+        )
+        .await;
         assert_eq!(result.unwrap_err().kind, LlmErrorKind::Unavailable);
         let ranges = [8..=10, 16..=20, 32..=40, 64..=64];
         assert!(
-            delays.len() == 4 && ranges.iter().zip(&delays).all(|(range, delay)| range.contains(delay)),
+            delays.len() == 4
+                && ranges
+                    .iter()
+                    .zip(&delays)
+                    .all(|(range, delay)| range.contains(delay)),
             "{delays:?}"
         );
-        let LlmProgress::Retrying { attempt, attempts, error, .. } = &progress[3] else {
+        let LlmProgress::Retrying {
+            attempt,
+            attempts,
+            error,
+            ..
+        } = &progress[3]
+        else {
             panic!("{progress:?}")
         };
-        assert_eq!((progress.len(), *attempt, *attempts, error.kind), (4, 5, 5, LlmErrorKind::Unavailable));
+        assert_eq!(
+            (progress.len(), *attempt, *attempts, error.kind),
+            (4, 5, 5, LlmErrorKind::Unavailable)
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn success_ends_the_retries() {
-        let (result, delays, _) =
-            run(RetryPolicy::default(), vec![Err(error(LlmErrorKind::StreamCut, None)), Ok(7)]).await;
+        let (result, delays, _) = run(
+            RetryPolicy::default(),
+            vec![Err(error(LlmErrorKind::StreamCut, None)), Ok(7)],
+        )
+        .await;
         assert_eq!((result.unwrap(), delays.len()), (7, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn malformed_response_is_retried_once() {
         let malformed = || Err(error(LlmErrorKind::Malformed, None));
-        let (result, delays, _) = run(RetryPolicy::default(), (0..2).map(|_| malformed()).collect()).await;
-        assert_eq!((result.unwrap_err().kind, delays.len()), (LlmErrorKind::Malformed, 1));
-        let between = vec![malformed(), Err(error(LlmErrorKind::Connection, None)), malformed(), Ok(1)];
+        let (result, delays, _) = run(
+            RetryPolicy::default(),
+            (0..2).map(|_| malformed()).collect(),
+        )
+        .await;
+        assert_eq!(
+            (result.unwrap_err().kind, delays.len()),
+            (LlmErrorKind::Malformed, 1)
+        );
+        let between = vec![
+            malformed(),
+            Err(error(LlmErrorKind::Connection, None)),
+            malformed(),
+            Ok(1),
+        ];
         assert_eq!(run(RetryPolicy::default(), between).await.0, Ok(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn permanent_error_is_not_retried() {
-        let (result, delays, progress) =
-            run(RetryPolicy::default(), vec![Err(error(LlmErrorKind::Authentication, None))]).await;
+        let (result, delays, progress) = run(
+            RetryPolicy::default(),
+            vec![Err(error(LlmErrorKind::Authentication, None))],
+        )
+        .await;
         assert_eq!(result.unwrap_err().kind, LlmErrorKind::Authentication);
         assert!(delays.is_empty() && progress.is_empty());
     }
@@ -174,24 +224,38 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn long_requested_delay_is_an_error() {
-        let (result, delays, _) =
-            run(RetryPolicy::default(), vec![Err(error(LlmErrorKind::RateLimited, Some(3600)))]).await;
-        assert_eq!(result.unwrap_err().retry_after, Some(Duration::from_secs(3600)));
+        let (result, delays, _) = run(
+            RetryPolicy::default(),
+            vec![Err(error(LlmErrorKind::RateLimited, Some(3600)))],
+        )
+        .await;
+        assert_eq!(
+            result.unwrap_err().retry_after,
+            Some(Duration::from_secs(3600))
+        );
         assert!(delays.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
     async fn zero_and_one_retries_mean_a_single_attempt() {
         for num_retries in [0, 1] {
-            let policy = RetryPolicy { num_retries, ..RetryPolicy::default() };
-            let (result, delays, _) = run(policy, vec![Err(error(LlmErrorKind::Timeout, None))]).await;
+            let policy = RetryPolicy {
+                num_retries,
+                ..RetryPolicy::default()
+            };
+            let (result, delays, _) =
+                run(policy, vec![Err(error(LlmErrorKind::Timeout, None))]).await;
             assert!(result.is_err() && delays.is_empty());
         }
     }
 
     #[test]
     fn extreme_settings_do_not_overflow() {
-        let policy = RetryPolicy { multiplier: 1e6, num_retries: u32::MAX, ..RetryPolicy::default() };
+        let policy = RetryPolicy {
+            multiplier: 1e6,
+            num_retries: u32::MAX,
+            ..RetryPolicy::default()
+        };
         assert_eq!(policy.backoff(u32::MAX), policy.max_wait);
     }
 }

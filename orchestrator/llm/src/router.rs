@@ -1,7 +1,8 @@
 //! Routes requests to one of two models: V0's `multimodal_router`.
 //!
-//! A request goes to the secondary, cheaper model unless it has images or exceeds that model's context window. Each request
-//! is routed again, so that the secondary model is used again after a condensation. The usage names the model that responded.
+//! A request goes to the secondary, cheaper model unless it has images or exceeds that model's
+//! context window. Each request is routed again, so that the secondary model is used again after a
+//! condensation. The usage names the model that responded.
 
 use std::sync::Arc;
 
@@ -25,7 +26,9 @@ impl Llm for MultimodalRouter {
     }
 
     fn max_cost(&self, request_tokens: u64) -> f64 {
-        self.primary.max_cost(request_tokens).max(self.secondary.max_cost(request_tokens))
+        self.primary
+            .max_cost(request_tokens)
+            .max(self.secondary.max_cost(request_tokens))
     }
 
     async fn complete(
@@ -47,9 +50,9 @@ impl Llm for MultimodalRouter {
 
 fn has_image(request: &LlmRequest) -> bool {
     request.messages.iter().any(|message| match message {
-        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => {
-            parts.iter().any(|part| matches!(part, MessagePart::Image(_)))
-        }
+        ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => parts
+            .iter()
+            .any(|part| matches!(part, MessagePart::Image(_))),
         ChatMessage::System(_) | ChatMessage::Assistant(_) => false,
     })
 }
@@ -66,11 +69,18 @@ mod tests {
         Arc::new(ScriptedLlm::from_json(&script).unwrap())
     }
 
-    async fn complete(router: &MultimodalRouter, message: ChatMessage) -> Result<String, LlmErrorKind> {
-        let request =
-            LlmRequest { messages: vec![ChatMessage::System("be good".into()), message], tools: vec![] };
+    async fn complete(
+        router: &MultimodalRouter,
+        message: ChatMessage,
+    ) -> Result<String, LlmErrorKind> {
+        let request = LlmRequest {
+            messages: vec![ChatMessage::System("be good".into()), message],
+            tools: vec![],
+        };
         let completion = router.complete(&request, &|_| ()).await;
-        completion.map(|completion| completion.usage.model).map_err(|error| error.kind)
+        completion
+            .map(|completion| completion.usage.model)
+            .map_err(|error| error.kind)
     }
 
     fn parts(parts: &[MessagePart]) -> ChatMessage {
@@ -87,9 +97,15 @@ mod tests {
                 &json!([response, { "error": "context_window_exceeded" }, response, { "error": "rate_limited" }]),
             ),
         };
-        let (text, image) = (MessagePart::Text("look".into()), MessagePart::Image("data:x".into()));
-        let result =
-            ChatMessage::ToolResult { call_id: "c".into(), name: "view".into(), parts: vec![image.clone()] };
+        let (text, image) = (
+            MessagePart::Text("look".into()),
+            MessagePart::Image("data:x".into()),
+        );
+        let result = ChatMessage::ToolResult {
+            call_id: "c".into(),
+            name: "view".into(),
+            parts: vec![image.clone()],
+        };
         for (message, expected) in [
             (parts(std::slice::from_ref(&text)), Ok("small")),
             (parts(&[text.clone(), image]), Ok("big")),
@@ -98,7 +114,10 @@ mod tests {
             (parts(std::slice::from_ref(&text)), Ok("small")),
             (parts(&[text]), Err(LlmErrorKind::RateLimited)),
         ] {
-            assert_eq!(complete(&router, message).await.as_deref(), expected.as_deref());
+            assert_eq!(
+                complete(&router, message).await.as_deref(),
+                expected.as_deref()
+            );
         }
         assert_eq!(router.model(), "big");
     }

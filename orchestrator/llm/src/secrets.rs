@@ -29,10 +29,13 @@ impl Secrets {
 
     /// Replaces the secrets in a text.
     pub(crate) fn redact(&self, text: String) -> String {
-        self.0.iter().fold(text, |text, secret| text.replace(secret.expose_secret(), "[redacted]"))
+        self.0.iter().fold(text, |text, secret| {
+            text.replace(secret.expose_secret(), "[redacted]")
+        })
     }
 
-    /// Formats a text as the detail of an error: in one line, redacted, and then truncated, so that no part of a key remains.
+    /// Formats a text as the detail of an error: in one line, redacted, and then truncated, so that
+    /// no part of a key remains.
     pub(crate) fn detail(&self, text: &str) -> String {
         truncate(self.redact(text.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
@@ -54,9 +57,18 @@ mod tests {
         let mut secrets = Secrets::default();
         secrets.add(&"sk-1234567890".into());
         secrets.add(&"true".into());
-        let text = format!("{} sk-1234567890 is\nnot true", "x".repeat(MAX_DETAIL_CHARS - 8));
+        let text = format!(
+            "{} sk-1234567890 is\nnot true",
+            "x".repeat(MAX_DETAIL_CHARS - 8)
+        );
         let detail = secrets.detail(&text);
-        assert_eq!(detail, format!("{} [redact…", "x".repeat(MAX_DETAIL_CHARS - 8)));
-        assert_eq!(secrets.detail("sk-1234567890 is\nnot true"), "[redacted] is not true");
+        assert_eq!(
+            detail,
+            format!("{} [redact…", "x".repeat(MAX_DETAIL_CHARS - 8))
+        );
+        assert_eq!(
+            secrets.detail("sk-1234567890 is\nnot true"),
+            "[redacted] is not true"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Truncates long results of tools: V0's `max_message_chars`.
 //!
-//! The start and the end are sent, with V0's notice between them. All other messages are sent unchanged.
+//! The start and the end are sent, with V0's notice between them. All other messages are sent
+//! unchanged.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,13 +32,20 @@ impl Llm for TruncatingLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        self.inner.complete(&truncate_results(request.clone(), self.max_chars), on_progress).await
+        self.inner
+            .complete(
+                &truncate_results(request.clone(), self.max_chars),
+                on_progress,
+            )
+            .await
     }
 }
 
 fn truncate_results(mut request: LlmRequest, max_chars: usize) -> LlmRequest {
     for message in &mut request.messages {
-        let ChatMessage::ToolResult { parts, .. } = message else { continue };
+        let ChatMessage::ToolResult { parts, .. } = message else {
+            continue;
+        };
         for part in parts {
             if let MessagePart::Text(text) = part
                 && let Cow::Owned(truncated) = cut_middle(text, max_chars)
@@ -56,7 +64,11 @@ mod tests {
     #[test]
     fn only_long_results_are_truncated() {
         let text = |text: &str| vec![MessagePart::Text(text.into())];
-        let result = |parts| ChatMessage::ToolResult { call_id: "c".into(), name: "run".into(), parts };
+        let result = |parts| ChatMessage::ToolResult {
+            call_id: "c".into(),
+            name: "run".into(),
+            parts,
+        };
         let image = MessagePart::Image("data:long".into());
         let request = LlmRequest {
             messages: vec![
@@ -68,7 +80,8 @@ mod tests {
             tools: vec![],
         };
         let mut expected = request.clone();
-        let short = MessagePart::Text("sc\n[... Observation truncated due to length ...]\nut".into());
+        let short =
+            MessagePart::Text("sc\n[... Observation truncated due to length ...]\nut".into());
         expected.messages[3] = result(vec![short, image]);
         assert_eq!(truncate_results(request, 5), expected);
     }

@@ -73,7 +73,11 @@ impl Remote {
         if !is_plain || !is_http {
             return Err(InvalidServerUrl);
         }
-        Ok(Self { url, api_key: None, headers: BTreeMap::new() })
+        Ok(Self {
+            url,
+            api_key: None,
+            headers: BTreeMap::new(),
+        })
     }
 
     /// Returns the host of its URL.
@@ -82,7 +86,8 @@ impl Remote {
     }
 }
 
-/// What the tools of all servers may cost in each request. A model searches for more expensive ones.
+/// What the tools of all servers may cost in each request. A model searches for more expensive
+/// ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ToolBudget {
     /// Maximum number of tools.
@@ -91,12 +96,14 @@ pub struct ToolBudget {
     pub tokens: usize,
 }
 
-/// Maximum number of tools in a request, whatever the budget. Providers accept 128, which include the agent's own.
+/// Maximum number of tools in a request, whatever the budget. Providers accept 128, which include
+/// the agent's own.
 const MAX_LISTED_TOOLS: usize = 100;
 
 impl ToolBudget {
     pub(crate) fn holds(self, tools: &[Tool]) -> bool {
-        tools.len() <= self.tools.min(MAX_LISTED_TOOLS) && Tool::estimated_tokens(tools) <= self.tokens
+        tools.len() <= self.tools.min(MAX_LISTED_TOOLS)
+            && Tool::estimated_tokens(tools) <= self.tokens
     }
 }
 
@@ -104,7 +111,9 @@ impl McpServer {
     /// Returns the secrets of its configuration.
     pub fn secrets(&self) -> Vec<&SecretString> {
         match &self.transport {
-            Transport::Host(program) | Transport::Sandbox(program) => program.env.values().collect(),
+            Transport::Host(program) | Transport::Sandbox(program) => {
+                program.env.values().collect()
+            }
             Transport::StreamableHttp(remote) | Transport::Sse(remote) => {
                 remote.headers.values().chain(&remote.api_key).collect()
             }
@@ -114,6 +123,8 @@ impl McpServer {
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").field("host", &self.host()).finish_non_exhaustive()
+        f.debug_struct("Remote")
+            .field("host", &self.host())
+            .finish_non_exhaustive()
     }
 }

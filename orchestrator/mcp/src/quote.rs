@@ -12,10 +12,12 @@ const MAX_CHARS: usize = 2000;
 /// Number of quoted lines of stderr, from its end, where the cause of a failure is.
 const STDERR_LINES: usize = 5;
 
-/// Minimum length of a secret. Shorter values are words like `true`, and redacting them would garble the text.
+/// Minimum length of a secret. Shorter values are words like `true`, and redacting them would
+/// garble the text.
 const MIN_SECRET_BYTES: usize = 8;
 
-/// Quotes a server, and redacts the secrets of its configuration. Longer ones come first, because they may contain shorter ones.
+/// Quotes a server, and redacts the secrets of its configuration. Longer ones come first, because
+/// they may contain shorter ones.
 pub(crate) struct Quoter(Vec<SecretString>);
 
 impl Quoter {
@@ -25,7 +27,11 @@ impl Quoter {
             // Some servers require their key in the URL.
             Transport::StreamableHttp(remote) | Transport::Sse(remote) => remote.url.query(),
         };
-        let secrets = server.secrets().into_iter().cloned().chain(query.map(SecretString::from));
+        let secrets = server
+            .secrets()
+            .into_iter()
+            .cloned()
+            .chain(query.map(SecretString::from));
         let is_long = |secret: &SecretString| secret.expose_secret().len() >= MIN_SECRET_BYTES;
         let mut secrets: Vec<SecretString> = secrets.filter(is_long).collect();
         secrets.sort_by_key(|secret| Reverse(secret.expose_secret().len()));
@@ -46,10 +52,18 @@ impl Quoter {
 
     /// Quotes the end of stderr, to be appended to a message. Empty if there is none.
     pub(crate) fn stderr(&self, stderr: &str) -> String {
-        let mut end: Vec<&str> =
-            stderr.lines().rev().filter(|line| !line.trim().is_empty()).take(STDERR_LINES).collect();
+        let mut end: Vec<&str> = stderr
+            .lines()
+            .rev()
+            .filter(|line| !line.trim().is_empty())
+            .take(STDERR_LINES)
+            .collect();
         end.reverse();
-        if end.is_empty() { String::new() } else { format!("; it wrote: {}", self.line(&end.join(" | "))) }
+        if end.is_empty() {
+            String::new()
+        } else {
+            format!("; it wrote: {}", self.line(&end.join(" | ")))
+        }
     }
 }
 
@@ -70,13 +84,23 @@ mod tests {
         ]);
         let quoter = Quoter::new(&McpServer {
             name: "s".into(),
-            transport: Transport::Host(Program { command: "x".into(), args: Vec::new(), env }),
+            transport: Transport::Host(Program {
+                command: "x".into(),
+                args: Vec::new(),
+                env,
+            }),
             start_timeout: Duration::ZERO,
             call_timeout: Duration::ZERO,
         });
         let stderr = "1\n2\n3\n\nhello 1\n  hunter2-hunter2\nuser:hunter2-hunter2@host bye\n";
-        assert_eq!(quoter.stderr(stderr), "; it wrote: 2 | 3 | hello 1 | [redacted] | [redacted] bye");
+        assert_eq!(
+            quoter.stderr(stderr),
+            "; it wrote: 2 | 3 | hello 1 | [redacted] | [redacted] bye"
+        );
         assert_eq!(quoter.stderr(" \n"), "");
-        assert_eq!(quoter.line(&"y".repeat(5000)).chars().count(), MAX_CHARS + 1);
+        assert_eq!(
+            quoter.line(&"y".repeat(5000)).chars().count(),
+            MAX_CHARS + 1
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Converts the result of a tool call to an observation of limited size: text, and images of formats that providers accept.
+//! Converts the result of a tool call to an observation of limited size: text, and images of
+//! formats that providers accept.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -19,7 +20,11 @@ const MAX_IMAGE_BYTES: usize = 4 << 20;
 const UNKNOWN: &str = "[content of a kind that is not known here]";
 
 /// Converts the result of a call.
-pub(crate) fn observation(name: &str, arguments: &Map<String, Value>, result: CallToolResult) -> Observation {
+pub(crate) fn observation(
+    name: &str,
+    arguments: &Map<String, Value>,
+    result: CallToolResult,
+) -> Observation {
     let mut content = ResultContent::default();
     let structured = result.structured_content;
     for block in result.content {
@@ -29,18 +34,27 @@ pub(crate) fn observation(name: &str, arguments: &Map<String, Value>, result: Ca
     if let (Some(structured), true) = (structured, content.text.is_empty()) {
         content.line(&structured.to_string());
     }
-    let ResultContent { text: mut content, images, .. } = content;
+    let ResultContent {
+        text: mut content,
+        images,
+        ..
+    } = content;
     if result.is_error == Some(true) {
         content.insert_str(0, "The tool failed: ");
     }
-    if let Some((end, _)) =
-        content.char_indices().find(|(start, letter)| start + letter.len_utf8() > MAX_TEXT_BYTES)
+    if let Some((end, _)) = content
+        .char_indices()
+        .find(|(start, letter)| start + letter.len_utf8() > MAX_TEXT_BYTES)
     {
         let cut = content.len() - end;
         content.truncate(end);
         content.push_str(&format!("\n[{cut} bytes more were cut off]"));
     }
-    let kind = McpObservation { name: name.to_owned(), arguments: arguments.clone(), image_urls: images };
+    let kind = McpObservation {
+        name: name.to_owned(),
+        arguments: arguments.clone(),
+        image_urls: images,
+    };
     Observation::new(content, kind)
 }
 
@@ -64,13 +78,21 @@ impl ResultContent {
             ContentBlock::Text(text) => self.line(&text.text),
             ContentBlock::Image(image) => self.image(&image.data),
             ContentBlock::Audio(audio) => {
-                self.line(&format!("[audio, {} bytes of base64, which cannot be shown]", audio.data.len()));
+                self.line(&format!(
+                    "[audio, {} bytes of base64, which cannot be shown]",
+                    audio.data.len()
+                ));
             }
             ContentBlock::Resource(embedded) => match embedded.resource {
                 ResourceContents::TextResourceContents { uri, text, .. } => {
                     self.line(&format!("[resource {uri}]\n{text}"));
                 }
-                ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+                ResourceContents::BlobResourceContents {
+                    uri,
+                    mime_type,
+                    blob,
+                    ..
+                } => {
                     let kind = mime_type.unwrap_or_default();
                     self.line(&format!("[resource {uri} {kind}]"));
                     if kind.starts_with("image/") {
@@ -79,32 +101,53 @@ impl ResultContent {
                 }
                 _ => self.line(UNKNOWN),
             },
-            ContentBlock::ResourceLink(link) => self.line(&format!("[resource {}: {}]", link.uri, link.name)),
+            ContentBlock::ResourceLink(link) => {
+                self.line(&format!("[resource {}: {}]", link.uri, link.name))
+            }
             _ => self.line(UNKNOWN),
         }
     }
 
     fn image(&mut self, data: &str) {
-        let fits = self.images.len() < MAX_IMAGES && data.len() <= MAX_IMAGE_BYTES - self.image_bytes;
+        let fits =
+            self.images.len() < MAX_IMAGES && data.len() <= MAX_IMAGE_BYTES - self.image_bytes;
         let Some(kind) = image_kind(data) else {
             return self.line("[an image that is neither PNG, JPEG, GIF nor WebP was left out]");
         };
         if !fits {
-            return self.line(&format!("[an image of {} bytes was left out: there is too much]", data.len()));
+            return self.line(&format!(
+                "[an image of {} bytes was left out: there is too much]",
+                data.len()
+            ));
         }
         self.image_bytes += data.len();
         self.images.push(format!("data:{kind};base64,{data}"));
     }
 }
 
-/// Returns the media type by the first bytes. An image that the provider rejects would make every later model call fail.
+/// Returns the media type by the first bytes. An image that the provider rejects would make every
+/// later model call fail.
 fn image_kind(data: &str) -> Option<&'static str> {
     let bytes = BASE64_STANDARD.decode(data).ok()?;
     match bytes.as_slice() {
         [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
         [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => Some("image/webp"),
         _ => None,
     }
 }
@@ -119,7 +162,9 @@ mod tests {
     fn convert_all(result: Value) -> (String, Vec<String>) {
         let result = serde_json::from_value(result).unwrap();
         let observation = observation("t", &Map::new(), result);
-        let ObservationKind::Mcp(mcp) = observation.kind else { panic!("{observation:?}") };
+        let ObservationKind::Mcp(mcp) = observation.kind else {
+            panic!("{observation:?}")
+        };
         (observation.content, mcp.image_urls)
     }
 
@@ -148,14 +193,19 @@ mod tests {
 
     #[test]
     fn structured_content_is_used_when_there_is_no_other() {
-        assert_eq!(convert_all(json!({"content": [], "structuredContent": {"a": 1}})).0, "{\"a\":1}");
-        let both = json!({"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}});
+        assert_eq!(
+            convert_all(json!({"content": [], "structuredContent": {"a": 1}})).0,
+            "{\"a\":1}"
+        );
+        let both =
+            json!({"content": [{"type": "text", "text": "x"}], "structuredContent": {"a": 1}});
         assert_eq!(convert_all(both).0, "x");
     }
 
     #[test]
     fn failure_of_the_tool_is_stated_in_the_text() {
-        let failed = json!({"content": [{"type": "text", "text": "no such file"}], "isError": true});
+        let failed =
+            json!({"content": [{"type": "text", "text": "no such file"}], "isError": true});
         assert_eq!(convert_all(failed).0, "The tool failed: no such file");
     }
 
@@ -163,11 +213,18 @@ mod tests {
     fn excess_content_is_truncated_and_reported() {
         let (text, _) =
             convert_all(json!({"content": [{"type": "text", "text": "ü".repeat(MAX_TEXT_BYTES)}]}));
-        assert!(text.len() < MAX_TEXT_BYTES + 100 && text.ends_with("\n[65536 bytes more were cut off]"));
+        assert!(
+            text.len() < MAX_TEXT_BYTES + 100
+                && text.ends_with("\n[65536 bytes more were cut off]")
+        );
         let image = |data: String| json!({"type": "image", "data": data, "mimeType": "image/png"});
         let (text, images) = convert_all(json!({"content": vec![image(png(9)); MAX_IMAGES + 1]}));
-        assert_eq!((images.len(), text.contains("left out: there is too much")), (MAX_IMAGES, true));
-        let (_, images) = convert_all(json!({"content": [image(png(MAX_IMAGE_BYTES)), image(png(9))]}));
+        assert_eq!(
+            (images.len(), text.contains("left out: there is too much")),
+            (MAX_IMAGES, true)
+        );
+        let (_, images) =
+            convert_all(json!({"content": [image(png(MAX_IMAGE_BYTES)), image(png(9))]}));
         assert_eq!(images.len(), 1);
         let not_images = [image("%%%".into()), image(BASE64_STANDARD.encode("<svg/>"))];
         let (text, images) = convert_all(json!({"content": not_images}));

@@ -1,7 +1,8 @@
 //! Lifecycle of a server: start, tool list, calls and restarts.
 //!
-//! A server whose first start fails is not started again. One that exits is restarted by the next call, until it has exited
-//! several times without a successful call in between. A server in the sandbox starts again in a new sandbox.
+//! A server whose first start fails is not started again. One that exits is restarted by the next
+//! call, until it has exited several times without a successful call in between. A server in the
+//! sandbox starts again in a new sandbox.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,8 @@ use std::time::Duration;
 use engine::sandbox::Sandbox;
 use protocol::BootId;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig, Implementation,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ClientConfig,
+    Implementation,
 };
 use rmcp::service::{NotificationContext, RunningService, ServiceError};
 use rmcp::{ClientHandler, Peer, RoleClient};
@@ -65,7 +67,8 @@ pub(crate) struct Server {
     quoter: Quoter,
     /// Cancelled by the shutdown.
     closing: CancellationToken,
-    /// An async mutex, because it is held while the server starts: other callers wait for the start.
+    /// An async mutex, because it is held while the server starts: other callers wait for the
+    /// start.
     state: Mutex<ServerState>,
 }
 
@@ -98,7 +101,13 @@ struct Running {
 impl Server {
     pub(crate) fn new(config: McpServer, environment: HostEnvironment) -> Self {
         let quoter = Quoter::new(&config);
-        Self { config, environment, quoter, closing: CancellationToken::new(), state: Mutex::default() }
+        Self {
+            config,
+            environment,
+            quoter,
+            closing: CancellationToken::new(),
+            state: Mutex::default(),
+        }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -113,18 +122,31 @@ impl Server {
         }
         match &state.stage {
             Stage::Unstarted => self.start(&mut state).await,
-            Stage::Running(running) if running.service.service().is_stale.swap(false, Ordering::Relaxed) => {
+            Stage::Running(running)
+                if running
+                    .service
+                    .service()
+                    .is_stale
+                    .swap(false, Ordering::Relaxed) =>
+            {
                 match timeout(RELIST_TIMEOUT, self.list_tools(running.service.peer())).await {
                     Ok(Ok(list)) => state.list = list,
                     // The earlier list is probably still correct.
-                    failed => tracing::debug!(server = self.name(), ?failed, "cannot list the tools again"),
+                    failed => tracing::debug!(
+                        server = self.name(),
+                        ?failed,
+                        "cannot list the tools again"
+                    ),
                 }
             }
             Stage::Running(_) | Stage::Exited | Stage::Unavailable(_) => {}
         }
         match &state.stage {
             Stage::Unstarted => ToolList::default(),
-            Stage::Unavailable(reason) => ToolList { tools: Vec::new(), problem: Some(reason.clone()) },
+            Stage::Unavailable(reason) => ToolList {
+                tools: Vec::new(),
+                problem: Some(reason.clone()),
+            },
             Stage::Running(_) | Stage::Exited => state.list.clone(),
         }
     }
@@ -138,9 +160,13 @@ impl Server {
         let server = || self.config.name.clone();
         let peer = self.running_peer().await?;
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments.clone());
-        let Ok(answered) = timeout(self.config.call_timeout, peer.call_tool_once(params)).await else {
+        let Ok(answered) = timeout(self.config.call_timeout, peer.call_tool_once(params)).await
+        else {
             let seconds = self.config.call_timeout.as_secs_f64();
-            return Err(CallError::Timeout { server: server(), seconds });
+            return Err(CallError::Timeout {
+                server: server(),
+                seconds,
+            });
         };
         match answered {
             Ok(CallToolResponse::Complete(result)) => {
@@ -149,18 +175,28 @@ impl Server {
             }
             Ok(_) => {
                 let problem = "it requests more input, which is not supported".to_owned();
-                Err(CallError::InvalidResponse { server: server(), problem })
+                Err(CallError::InvalidResponse {
+                    server: server(),
+                    problem,
+                })
             }
-            Err(ServiceError::McpError(error)) => {
-                Err(CallError::Rejected { server: server(), problem: self.quoter.line(&error.message) })
-            }
+            Err(ServiceError::McpError(error)) => Err(CallError::Rejected {
+                server: server(),
+                problem: self.quoter.line(&error.message),
+            }),
             Err(ServiceError::TransportSend(error)) => {
-                let quote = self.quote_exit(&transport::format_error(error.error.as_ref())).await;
-                Err(CallError::Exited { server: server(), quote })
+                let quote = self
+                    .quote_exit(&transport::format_error(error.error.as_ref()))
+                    .await;
+                Err(CallError::Exited {
+                    server: server(),
+                    quote,
+                })
             }
-            Err(ServiceError::TransportClosed) => {
-                Err(CallError::Exited { server: server(), quote: self.quote_exit("").await })
-            }
+            Err(ServiceError::TransportClosed) => Err(CallError::Exited {
+                server: server(),
+                quote: self.quote_exit("").await,
+            }),
             Err(error) => Err(CallError::InvalidResponse {
                 server: server(),
                 problem: self.quoter.line(&transport::format_error(&error)),
@@ -187,13 +223,16 @@ impl Server {
         }
         if matches!(state.stage, Stage::Exited) {
             if state.restarts == MAX_RESTARTS {
-                let reason = format!("it exited {MAX_RESTARTS} times in a row and is not restarted");
+                let reason =
+                    format!("it exited {MAX_RESTARTS} times in a row and is not restarted");
                 state.stage = Stage::Unavailable(reason);
             } else {
                 state.restarts += 1;
                 self.start(&mut state).await;
                 // It may start at the next call.
-                if let (Stage::Unavailable(reason), true) = (&state.stage, state.restarts < MAX_RESTARTS) {
+                if let (Stage::Unavailable(reason), true) =
+                    (&state.stage, state.restarts < MAX_RESTARTS)
+                {
                     let error = not_running(reason);
                     state.stage = Stage::Exited;
                     return Err(error);
@@ -207,7 +246,8 @@ impl Server {
         }
     }
 
-    /// Starts the server, which is [`Stage::Running`] or [`Stage::Unavailable`] afterwards. Does nothing while its sandbox is missing.
+    /// Starts the server, which is [`Stage::Running`] or [`Stage::Unavailable`] afterwards. Does
+    /// nothing while its sandbox is missing.
     async fn start(&self, state: &mut ServerState) {
         if matches!(self.config.transport, Transport::Sandbox(_)) && state.sandbox.is_none() {
             return;
@@ -216,12 +256,21 @@ impl Server {
         let started = timeout(self.config.start_timeout, async {
             let sandbox = state.sandbox.as_ref();
             let listener = ToolListListener::default();
-            let connected =
-                transport::connect(&self.config, listener, &self.environment, sandbox, &mut program);
+            let connected = transport::connect(
+                &self.config,
+                listener,
+                &self.environment,
+                sandbox,
+                &mut program,
+            );
             let service = connected.await.map_err(|error| error.to_string())?;
             let listed = self.list_tools(service.peer()).await;
-            let list = listed
-                .map_err(|error| format!("it cannot list its tools: {}", transport::format_error(&error)))?;
+            let list = listed.map_err(|error| {
+                format!(
+                    "it cannot list its tools: {}",
+                    transport::format_error(&error)
+                )
+            })?;
             Ok::<_, String>((service, list))
         });
         let seconds = self.config.start_timeout.as_secs_f64();
@@ -242,7 +291,8 @@ impl Server {
                     Transport::Sandbox(_) => NETWORK_HINT,
                     _ => "",
                 };
-                state.stage = Stage::Unavailable(format!("{}{stderr}{hint}", self.quoter.line(&problem)));
+                state.stage =
+                    Stage::Unavailable(format!("{}{stderr}{hint}", self.quoter.line(&problem)));
             }
         }
     }
@@ -250,10 +300,14 @@ impl Server {
     /// Lists the tools. The problem with the list quotes the server.
     async fn list_tools(&self, peer: &Peer<RoleClient>) -> Result<ToolList, ServiceError> {
         let ToolList { tools, problem } = tool_list::list(peer).await?;
-        Ok(ToolList { tools, problem: problem.map(|problem| self.quoter.line(&problem)) })
+        Ok(ToolList {
+            tools,
+            problem: problem.map(|problem| self.quoter.line(&problem)),
+        })
     }
 
-    /// Quotes the end of stderr of a server that has exited. Without stderr, quotes the error of the connection.
+    /// Quotes the end of stderr of a server that has exited. Without stderr, quotes the error of
+    /// the connection.
     async fn quote_exit(&self, error: &str) -> String {
         let stderr = match &self.state.lock().await.stage {
             Stage::Running(running) => running.program.stderr().await,
@@ -295,7 +349,8 @@ impl Running {
     }
 }
 
-/// Handler of a server's messages: supports none of its requests, and records that its tools have changed.
+/// Handler of a server's messages: supports none of its requests, and records that its tools have
+/// changed.
 #[derive(Debug, Default)]
 struct ToolListListener {
     is_stale: AtomicBool,

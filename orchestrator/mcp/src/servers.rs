@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use engine::agent::tools::convert_arguments;
 use engine::sandbox::Sandbox;
 use engine::tool_servers::{
-    CALL_FAILED, CALL_TOOL, SEARCH_TOOLS, SandboxToolServer, ToolOffer, ToolServerFailure, ToolServers,
+    CALL_FAILED, CALL_TOOL, SEARCH_TOOLS, SandboxToolServer, ToolOffer, ToolServerFailure,
+    ToolServers,
 };
 use futures_util::future::join_all;
 use protocol::Observation;
@@ -30,7 +31,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// MCP servers of a conversation. Dropping it kills them without a shutdown.
 pub struct McpServers {
     configured: Vec<Arc<Server>>,
-    /// Servers that knowledge files request. An async mutex, because it is held while they are replaced.
+    /// Servers that knowledge files request. An async mutex, because it is held while they are
+    /// replaced.
     in_sandbox: Mutex<SandboxServers>,
     names: std::sync::Mutex<ToolNames>,
     budget: ToolBudget,
@@ -52,8 +54,8 @@ struct OfferedTools {
 }
 
 impl McpServers {
-    /// Creates the servers without starting them. `reserved` are the names of the agent's own tools. `environment` is added to
-    /// the configured environment of servers on this host.
+    /// Creates the servers without starting them. `reserved` are the names of the agent's own
+    /// tools. `environment` is added to the configured environment of servers on this host.
     pub fn new(
         servers: Vec<McpServer>,
         mut reserved: Vec<String>,
@@ -61,7 +63,9 @@ impl McpServers {
         environment: &[(String, String)],
     ) -> Self {
         reserved.extend([SEARCH_TOOLS, CALL_TOOL].map(str::to_owned));
-        let servers = servers.into_iter().map(|server| Arc::new(Server::new(server, environment.to_vec())));
+        let servers = servers
+            .into_iter()
+            .map(|server| Arc::new(Server::new(server, environment.to_vec())));
         Self {
             configured: servers.collect(),
             in_sandbox: Mutex::default(),
@@ -73,7 +77,11 @@ impl McpServers {
 
     async fn servers(&self) -> Vec<Arc<Server>> {
         let in_sandbox = self.in_sandbox.lock().await;
-        self.configured.iter().chain(&in_sandbox.servers).cloned().collect()
+        self.configured
+            .iter()
+            .chain(&in_sandbox.servers)
+            .cloned()
+            .collect()
     }
 }
 
@@ -86,8 +94,10 @@ impl ToolServers for McpServers {
         let mut lists = Vec::new();
         for (server, ToolList { tools, problem }) in servers.iter().zip(offers) {
             lists.push((server.name(), tools));
-            failures
-                .extend(problem.map(|reason| ToolServerFailure { server: server.name().to_owned(), reason }));
+            failures.extend(problem.map(|reason| ToolServerFailure {
+                server: server.name().to_owned(),
+                reason,
+            }));
         }
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let (catalogue, too_many) = Catalogue::new(&mut names, &lists);
@@ -97,7 +107,12 @@ impl ToolServers for McpServers {
         let are_too_many = !self.budget.holds(&tools);
         let offered = Arc::new(OfferedTools { catalogue, servers });
         *self.offered.write().unwrap_or_else(PoisonError::into_inner) = offered;
-        ToolOffer { tools, are_too_many, failures, ..ToolOffer::default() }
+        ToolOffer {
+            tools,
+            are_too_many,
+            failures,
+            ..ToolOffer::default()
+        }
     }
 
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation {
@@ -106,9 +121,13 @@ impl ToolServers for McpServers {
             return search(offered, arguments).await;
         }
         let found = offered.catalogue.find(name);
-        let found = found.and_then(|(tool, index, name)| Some((tool, offered.servers.get(index)?, name)));
+        let found =
+            found.and_then(|(tool, index, name)| Some((tool, offered.servers.get(index)?, name)));
         let Some((tool, server, tool_name)) = found else {
-            return Observation::error(format!("no MCP server offers the tool {name} now"), CALL_FAILED);
+            return Observation::error(
+                format!("no MCP server offers the tool {name} now"),
+                CALL_FAILED,
+            );
         };
         let arguments = convert_arguments(arguments.clone(), &tool.parameters);
         match server.call(tool_name, &arguments).await {
@@ -125,7 +144,9 @@ impl ToolServers for McpServers {
         join_all(in_sandbox.servers.iter().map(|server| server.shut_down())).await;
         let mut names: HashSet<&str> = self.configured.iter().map(|server| server.name()).collect();
         let new = requested.iter().filter(|server| names.insert(&server.name));
-        in_sandbox.servers = new.map(|server| Arc::new(Server::new(to_config(server), Vec::new()))).collect();
+        in_sandbox.servers = new
+            .map(|server| Arc::new(Server::new(to_config(server), Vec::new())))
+            .collect();
         in_sandbox.requested = requested;
     }
 
@@ -134,20 +155,45 @@ impl ToolServers for McpServers {
     }
 }
 
-/// Searches for tools. On a blocking thread, because the definitions are those of untrusted servers.
+/// Searches for tools. On a blocking thread, because the definitions are those of untrusted
+/// servers.
 async fn search(offered: Arc<OfferedTools>, arguments: &Map<String, Value>) -> Observation {
-    let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let query = arguments
+        .get("query")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     let searching = tokio::task::spawn_blocking(move || offered.catalogue.search(&query));
     let Ok(found) = searching.await else {
         return Observation::error("the search failed", CALL_FAILED);
     };
     let (name, arguments) = (SEARCH_TOOLS.to_owned(), arguments.clone());
-    Observation::new(found, McpObservation { name, arguments, ..Default::default() })
+    Observation::new(
+        found,
+        McpObservation {
+            name,
+            arguments,
+            ..Default::default()
+        },
+    )
 }
 
-fn to_config(SandboxToolServer { name, command, args, env }: &SandboxToolServer) -> McpServer {
-    let env = env.iter().map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
-    let program = Program { command: command.clone(), args: args.clone(), env: env.collect() };
+fn to_config(
+    SandboxToolServer {
+        name,
+        command,
+        args,
+        env,
+    }: &SandboxToolServer,
+) -> McpServer {
+    let env = env
+        .iter()
+        .map(|(name, value)| (name.clone(), SecretString::from(value.as_str())));
+    let program = Program {
+        command: command.clone(),
+        args: args.clone(),
+        env: env.collect(),
+    };
     McpServer {
         name: name.clone(),
         transport: Transport::Sandbox(program),

@@ -56,14 +56,21 @@ pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolList, ServiceErr
     Ok(to_tool_list(&listed))
 }
 
-/// Reads a page and the cursor of the next one. Not with rmcp's `list_tools`, which rejects a page for one invalid entry.
+/// Reads a page and the cursor of the next one. Not with rmcp's `list_tools`, which rejects a page
+/// for one invalid entry.
 async fn read_page(
     peer: &Peer<RoleClient>,
     cursor: Option<String>,
 ) -> Result<(Vec<Value>, Option<String>), ServiceError> {
     let params = cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
-    let request = ListToolsRequest { method: Default::default(), params, extensions: Default::default() };
-    let result = peer.send_request(ClientRequest::ListToolsRequest(request)).await?;
+    let request = ListToolsRequest {
+        method: Default::default(),
+        params,
+        extensions: Default::default(),
+    };
+    let result = peer
+        .send_request(ClientRequest::ListToolsRequest(request))
+        .await?;
     let mut page = serde_json::to_value(result).unwrap_or_default();
     match page.get_mut("tools").map(Value::take) {
         Some(Value::Array(tools)) => Ok((tools, page["nextCursor"].as_str().map(str::to_owned))),
@@ -71,7 +78,8 @@ async fn read_page(
     }
 }
 
-/// Converts the usable tools, and names the others. Only the first of several tools of one name can be called.
+/// Converts the usable tools, and names the others. Only the first of several tools of one name can
+/// be called.
 fn to_tool_list(listed: &[Value]) -> ToolList {
     let mut list = ToolList::default();
     let (mut names, mut unusable) = (HashSet::new(), Vec::new());
@@ -84,7 +92,11 @@ fn to_tool_list(listed: &[Value]) -> ToolList {
     }
     if !unusable.is_empty() {
         let (count, all) = (unusable.len(), listed.len());
-        let more = if count > MAX_DISPLAYED_TOOLS { ", …" } else { "" };
+        let more = if count > MAX_DISPLAYED_TOOLS {
+            ", …"
+        } else {
+            ""
+        };
         unusable.truncate(MAX_DISPLAYED_TOOLS);
         list.problem = Some(format!(
             "{count} of its {all} tools are left out ({}{more}): a tool needs a name of at most {MAX_NAME_BYTES} bytes and \
@@ -95,7 +107,8 @@ fn to_tool_list(listed: &[Value]) -> ToolList {
     list
 }
 
-/// Converts a tool. `None` if it has no name or input schema, exceeds a limit, or its arguments are not an object.
+/// Converts a tool. `None` if it has no name or input schema, exceeds a limit, or its arguments are
+/// not an object.
 fn to_tool(entry: &Value) -> Option<ListedTool> {
     let name = entry["name"].as_str()?;
     let mut schema = entry["inputSchema"].as_object()?.clone();
@@ -129,9 +142,14 @@ mod tests {
     fn tool_is_completed_as_providers_require() {
         let long = "d".repeat(100_000);
         let list = to_tool_list(&[json!({"name": "ok", "description": long, "inputSchema": {}})]);
-        let [ok] = list.tools.as_slice() else { panic!("{list:?}") };
+        let [ok] = list.tools.as_slice() else {
+            panic!("{list:?}")
+        };
         assert_eq!(ok.parameters, json!({"type": "object", "properties": {}}));
-        assert_eq!((ok.description.len(), list.problem.clone()), (MAX_DESCRIPTION_CHARS, None));
+        assert_eq!(
+            (ok.description.len(), list.problem.clone()),
+            (MAX_DESCRIPTION_CHARS, None)
+        );
     }
 
     #[test]
@@ -147,7 +165,13 @@ mod tests {
             json!({"inputSchema": object}),
             json!("text"),
         ]);
-        assert_eq!(list.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["ok"]);
+        assert_eq!(
+            list.tools
+                .iter()
+                .map(|tool| tool.name.as_str())
+                .collect::<Vec<_>>(),
+            ["ok"]
+        );
         let problem = list.problem.unwrap();
         let named = format!(
             "6 of its 8 tools are left out (wide, odd, {}, bare, number 7, without a name, number 8, without a name): ",
@@ -155,6 +179,9 @@ mod tests {
         );
         assert!(problem.starts_with(&named), "{problem}");
         let problem = to_tool_list(&vec![json!({}); 900]).problem.unwrap();
-        assert!(problem.starts_with("900 of its 900") && problem.len() < 700, "{problem}");
+        assert!(
+            problem.starts_with("900 of its 900") && problem.len() < 700,
+            "{problem}"
+        );
     }
 }

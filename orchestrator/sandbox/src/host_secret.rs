@@ -1,7 +1,7 @@
 //! Keys of action servers: derived from one secret of the host, never stored.
 //!
-//! A restarted host derives the same keys, so that it can attach to its sandboxes. Keys are never printed, and never written
-//! to an argument, an environment or a file.
+//! A restarted host derives the same keys, so that it can attach to its sandboxes. Keys are never
+//! printed, and never written to an argument, an environment or a file.
 
 use std::fmt;
 
@@ -28,19 +28,21 @@ impl HostSecret {
         hex::encode(self.sign(KEY_PURPOSE, sandbox.as_str()).as_ref()).into()
     }
 
-    /// Derives the id of this installation, which distinguishes its sandboxes from others: 16 hexadecimal digits, not secret.
+    /// Derives the id of this installation, which distinguishes its sandboxes from others: 16
+    /// hexadecimal digits, not secret.
     pub fn owner(&self) -> String {
         hex::encode(&self.sign(OWNER_PURPOSE, "").as_ref()[..8])
     }
 
-    /// Derives the name of a sandbox's control groups: 32 hexadecimal digits. It is unique to this installation, and does not
-    /// contain the conversation, because other users of the host see it.
+    /// Derives the name of a sandbox's control groups: 32 hexadecimal digits. It is unique to this
+    /// installation, and does not contain the conversation, because other users of the host see it.
     pub fn group_name(&self, sandbox: &SandboxId) -> String {
         hex::encode(&self.sign(GROUP_PURPOSE, sandbox.as_str()).as_ref()[..16])
     }
 
     fn sign(&self, purpose: &[u8], text: &str) -> hmac::Tag {
-        let mut context = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, self.0.expose_secret()));
+        let mut context =
+            hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, self.0.expose_secret()));
         context.update(purpose);
         context.update(text.as_bytes());
         context.sign()
@@ -62,7 +64,10 @@ mod tests {
     #[test]
     fn sandbox_key_is_stable_after_a_restart_and_unique() {
         let key = |secret: [u8; 32], id: &str| {
-            HostSecret::new(secret).derive_key(&id.parse().unwrap()).expose_secret().to_owned()
+            HostSecret::new(secret)
+                .derive_key(&id.parse().unwrap())
+                .expose_secret()
+                .to_owned()
         };
         assert_eq!(key([7; 32], "glovebox-a"), key([7; 32], "glovebox-a"));
         assert_ne!(key([7; 32], "glovebox-a"), key([7; 32], "glovebox-b"));
@@ -72,6 +77,9 @@ mod tests {
 
     #[test]
     fn secret_is_not_printed() {
-        assert_eq!(format!("{:?}", HostSecret::new([b'k'; 32])), "HostSecret(…)");
+        assert_eq!(
+            format!("{:?}", HostSecret::new([b'k'; 32])),
+            "HostSecret(…)"
+        );
     }
 }

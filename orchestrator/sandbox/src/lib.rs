@@ -1,9 +1,10 @@
 //! Provisions action servers, and contains the one client of them.
 //!
 //! A backend ([`LocalProvider`], [`DockerProvider`], [`SshProvider`], [`RemoteServerProvider`],
-//! [`RemoteRuntimeProvider`]) turns a spec into a running server and a way to open byte streams to it. Everything else is in
-//! the client, which is the same for all backends. [`SandboxHost`] leases the sandboxes of a backend to remote orchestrators.
-//! The crate reads no environment and no configuration, and knows only the ids of conversations.
+//! [`RemoteRuntimeProvider`]) turns a spec into a running server and a way to open byte streams to
+//! it. Everything else is in the client, which is the same for all backends. [`SandboxHost`] leases
+//! the sandboxes of a backend to remote orchestrators. The crate reads no environment and no
+//! configuration, and knows only the ids of conversations.
 
 mod action_client;
 mod confine;
@@ -25,8 +26,8 @@ pub use docker::{
 };
 pub use host_secret::HostSecret;
 pub use local::{
-    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, IsolationKind, LocalConfig,
-    LocalProbes, LocalProvider,
+    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, IsolationKind,
+    LocalConfig, LocalProbes, LocalProvider,
 };
 pub use provisioning::sandbox_id_of;
 pub use remote::{

@@ -14,13 +14,16 @@ pub(crate) const MAX_LOG_BYTES: usize = 64 << 10;
 
 const PREFIX: &str = "glovebox-";
 
-/// Returns the id of a conversation's sandbox. It never changes, so that a sandbox is found after a crash.
+/// Returns the id of a conversation's sandbox. It never changes, so that a sandbox is found after a
+/// crash.
 ///
 /// # Errors
 /// The id is too long.
 pub fn sandbox_id_of(conversation: &ConversationId) -> Result<SandboxId, SandboxError> {
     format!("{PREFIX}{conversation}").parse().map_err(|error| {
-        start_error(format!("cannot use the conversation id {conversation} in a sandbox id: {error}"))
+        start_error(format!(
+            "cannot use the conversation id {conversation} in a sandbox id: {error}"
+        ))
     })
 }
 
@@ -29,17 +32,24 @@ pub(crate) fn conversation_of(sandbox: &str) -> Option<ConversationId> {
     sandbox.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Checks that this process can use a folder as workspace. Rejects a path with links: callers resolve the paths of users, so
-/// that a link was created later, possibly by an earlier sandbox with write access to a parent folder.
+/// Checks that this process can use a folder as workspace. Rejects a path with links: callers
+/// resolve the paths of users, so that a link was created later, possibly by an earlier sandbox
+/// with write access to a parent folder.
 pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, SandboxError> {
     let workspace = path.canonicalize().and_then(|resolved| {
         if resolved != path {
-            return Err(io::Error::other(format!("it is a link to {}", resolved.display())));
+            return Err(io::Error::other(format!(
+                "it is a link to {}",
+                resolved.display()
+            )));
         }
         if !resolved.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        rustix::fs::access(&resolved, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)?;
+        rustix::fs::access(
+            &resolved,
+            Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK,
+        )?;
         Ok(resolved)
     });
     workspace.map_err(|error| unusable_workspace(path, error))
@@ -47,12 +57,18 @@ pub(crate) fn check_workspace(path: &Path) -> Result<PathBuf, SandboxError> {
 
 /// Returns the start error for a workspace that cannot be used.
 pub(crate) fn unusable_workspace(path: &Path, reason: impl std::fmt::Display) -> SandboxError {
-    start_error(format!("cannot use the workspace {}: {reason}", path.display()))
+    start_error(format!(
+        "cannot use the workspace {}: {reason}",
+        path.display()
+    ))
 }
 
 /// Returns a start error without logs.
 pub(crate) fn start_error(detail: impl Into<String>) -> SandboxError {
-    SandboxError::Start { detail: detail.into(), logs: String::new() }
+    SandboxError::Start {
+        detail: detail.into(),
+        logs: String::new(),
+    }
 }
 
 /// Adds the logs of a sandbox to the error of its start.
@@ -68,12 +84,17 @@ pub(crate) fn with_logs(error: SandboxError, logs: String) -> SandboxError {
 /// Maximum length of a server's message in an error, in characters.
 const MAX_QUOTED_CHARS: usize = 1024;
 
-/// Prepares a server's message for one line of a terminal: truncated, and without control characters.
+/// Prepares a server's message for one line of a terminal: truncated, and without control
+/// characters.
 pub(crate) fn quote(text: &str) -> String {
-    text.chars().take(MAX_QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .take(MAX_QUOTED_CHARS)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
-/// Returns a secret as a header value that is neither logged nor compressed. `None` if a header cannot carry it.
+/// Returns a secret as a header value that is neither logged nor compressed. `None` if a header
+/// cannot carry it.
 pub(crate) fn secret_header(secret: &SecretString) -> Option<HeaderValue> {
     let mut header = HeaderValue::from_str(secret.expose_secret()).ok()?;
     header.set_sensitive(true);
@@ -103,7 +124,10 @@ mod tests {
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
         for path in [folder.path().join("missing"), file, link] {
             let error = check_workspace(&path).unwrap_err().to_string();
-            assert!(error.contains(&format!("cannot use the workspace {}: ", path.display())), "{error}");
+            assert!(
+                error.contains(&format!("cannot use the workspace {}: ", path.display())),
+                "{error}"
+            );
         }
         assert!(check_workspace(folder.path()).is_ok());
     }

@@ -1,7 +1,8 @@
 //! The action server as a file of the host, which backends mount, upload or start.
 //!
-//! The program contains a server, and unpacks it on first use. An existing file is compared byte by byte before it is used.
-//! Each version has a path of its own, so that running sandboxes keep their files.
+//! The program contains a server, and unpacks it on first use. An existing file is compared byte by
+//! byte before it is used. Each version has a path of its own, so that running sandboxes keep their
+//! files.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -19,19 +20,29 @@ pub struct ServerBinary {
 
 #[derive(Clone)]
 enum Source {
-    Embedded { content: &'static [u8], path: PathBuf },
+    Embedded {
+        content: &'static [u8],
+        path: PathBuf,
+    },
     File(PathBuf),
 }
 
 impl ServerBinary {
     /// Uses the server with this content, which is unpacked to `path` on first use.
     pub fn embedded(content: &'static [u8], path: impl Into<PathBuf>) -> Self {
-        Self { source: Source::Embedded { content, path: path.into() } }
+        Self {
+            source: Source::Embedded {
+                content,
+                path: path.into(),
+            },
+        }
     }
 
     /// Uses an existing file, for packagers and tests.
     pub fn from_file(path: impl Into<PathBuf>) -> Self {
-        Self { source: Source::File(path.into()) }
+        Self {
+            source: Source::File(path.into()),
+        }
     }
 
     /// Returns the absolute path of the executable file.
@@ -41,7 +52,11 @@ impl ServerBinary {
     pub async fn path(&self) -> Result<PathBuf, SandboxError> {
         match &self.source {
             Source::File(path) => tokio::fs::canonicalize(path).await.map_err(|source| {
-                SandboxError::host("find", format_args!("the action server {}", path.display()), source)
+                SandboxError::host(
+                    "find",
+                    format_args!("the action server {}", path.display()),
+                    source,
+                )
             }),
             Source::Embedded { content, path } => {
                 let (content, path) = (*content, path.clone());
@@ -58,7 +73,11 @@ impl ServerBinary {
         match &self.source {
             Source::Embedded { content, .. } => Ok(content.to_vec()),
             Source::File(path) => tokio::fs::read(path).await.map_err(|source| {
-                SandboxError::host("read", format_args!("the action server {}", path.display()), source)
+                SandboxError::host(
+                    "read",
+                    format_args!("the action server {}", path.display()),
+                    source,
+                )
             }),
         }
     }
@@ -79,7 +98,8 @@ fn unpack(content: &[u8], path: &Path) -> io::Result<PathBuf> {
         // Renamed at the end, so that concurrent starts see a complete file or none.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(content)?;
-        file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755))?;
+        file.as_file()
+            .set_permissions(std::fs::Permissions::from_mode(0o755))?;
         file.as_file().sync_all()?;
         // A file of a concurrent start is not replaced, because it may be in use.
         if let Err(conflict) = file.persist_noclobber(path)
@@ -113,17 +133,30 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let server = ServerBinary::embedded(b"a server", cache.path().join("bin/server"));
         let path = server.path().await.unwrap();
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(
+            std::fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o755
+        );
 
         std::fs::write(&path, b"something else").unwrap();
         assert_eq!(server.path().await.unwrap(), path);
         assert!(std::fs::read(&path).unwrap() == b"a server");
-        assert_eq!(std::fs::read_dir(cache.path().join("bin")).unwrap().count(), 1, "no leftovers");
+        assert_eq!(
+            std::fs::read_dir(cache.path().join("bin")).unwrap().count(),
+            1,
+            "no leftovers"
+        );
     }
 
     #[tokio::test]
     async fn error_contains_the_path_when_the_file_is_missing() {
-        let error = ServerBinary::from_file("/nowhere/action-server").path().await.unwrap_err();
-        assert_eq!(error.to_string(), "cannot find the action server /nowhere/action-server");
+        let error = ServerBinary::from_file("/nowhere/action-server")
+            .path()
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot find the action server /nowhere/action-server"
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! A guard that removes what an unfinished start created.
 //!
-//! The removal also happens if the future of the start is dropped, because a task of the provider performs it. Steps that
-//! cannot be interrupted (an engine creates a container even if the request is dropped) are completed first.
+//! The removal also happens if the future of the start is dropped, because a task of the provider
+//! performs it. Steps that cannot be interrupted (an engine creates a container even if the request
+//! is dropped) are completed first.
 
 use engine::sandbox::SandboxError;
 use futures_util::future::BoxFuture;
@@ -34,7 +35,10 @@ impl Steps {
 
 impl UnfinishedStart {
     /// The removal must have a timeout of its own.
-    pub(crate) fn new(removals: &TaskTracker, removal: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn new(
+        removals: &TaskTracker,
+        removal: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
         let steps = Steps(TaskTracker::new());
         let Steps(running) = steps.clone();
         let removal = async move {
@@ -42,7 +46,11 @@ impl UnfinishedStart {
             running.wait().await;
             removal.await;
         };
-        Self { removal: Some(Box::pin(removal)), removals: removals.clone(), steps }
+        Self {
+            removal: Some(Box::pin(removal)),
+            removals: removals.clone(),
+            steps,
+        }
     }
 
     pub(crate) fn steps(&self) -> Steps {
@@ -50,7 +58,10 @@ impl UnfinishedStart {
     }
 
     /// Returns the result of the start. After an error, waits for the removal first.
-    pub(crate) async fn finish<T>(mut self, started: Result<T, SandboxError>) -> Result<T, SandboxError> {
+    pub(crate) async fn finish<T>(
+        mut self,
+        started: Result<T, SandboxError>,
+    ) -> Result<T, SandboxError> {
         let removal = self.removal.take();
         if started.is_err()
             && let Some(removal) = removal
@@ -90,7 +101,9 @@ mod tests {
             UnfinishedStart::new(&removals, async move { log.lock().unwrap().push(name) })
         };
         start("finished").finish(Ok(())).await.unwrap();
-        let lost = SandboxError::Lost { detail: String::new() };
+        let lost = SandboxError::Lost {
+            detail: String::new(),
+        };
         start("failed").finish::<()>(Err(lost)).await.unwrap_err();
         drop(start("abandoned"));
 
@@ -107,6 +120,9 @@ mod tests {
 
         removals.close();
         removals.wait().await;
-        assert_eq!(*log.lock().unwrap(), ["failed", "abandoned", "step", "abandoned in step"]);
+        assert_eq!(
+            *log.lock().unwrap(),
+            ["failed", "abandoned", "step", "abandoned in step"]
+        );
     }
 }

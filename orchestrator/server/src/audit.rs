@@ -1,7 +1,8 @@
 //! The audit log of the server: changes, sign-ins, and failed attempts to authenticate.
 //!
-//! An entry is stored before the response is sent. If the client is gone before there is one, the entry says so: the change may have
-//! been made. An entry that cannot be stored is kept, and further changes are refused until it is.
+//! An entry is stored before the response is sent. If the client is gone before there is one, the
+//! entry says so: the change may have been made. An entry that cannot be stored is kept, and
+//! further changes are refused until it is.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -30,7 +31,8 @@ const CLIENT_GONE: u16 = 499;
 #[derive(Clone)]
 pub(crate) struct RequestConversation(pub(crate) ConversationId);
 
-/// The caller of a request, once it is known, for the entry of a request whose client is gone. An extension of requests.
+/// The caller of a request, once it is known, for the entry of a request whose client is gone. An
+/// extension of requests.
 #[derive(Clone, Default)]
 pub(crate) struct KnownCaller(Arc<OnceLock<Caller>>);
 
@@ -60,7 +62,11 @@ pub(crate) struct AuditLog {
 
 impl AuditLog {
     pub(crate) fn new(store: Arc<dyn AuditStore>) -> Self {
-        Self { store, unwritten: Arc::default(), catching_up: Arc::new(Semaphore::new(1)) }
+        Self {
+            store,
+            unwritten: Arc::default(),
+            catching_up: Arc::new(Semaphore::new(1)),
+        }
     }
 
     /// Appends an entry, in a task: the change is made, whether or not its client still waits.
@@ -70,7 +76,8 @@ impl AuditLog {
         let _ = tokio::spawn(async move { log.append_or_keep(entry).await }).await;
     }
 
-    /// Appends an entry. One that cannot be stored is kept, and logged, because it would not survive the server.
+    /// Appends an entry. One that cannot be stored is kept, and logged, because it would not
+    /// survive the server.
     async fn append_or_keep(&self, entry: AuditEntry) {
         if let Err(error) = self.store.append(&entry, MAX_AUDIT_ENTRIES).await {
             tracing::error!(
@@ -101,17 +108,25 @@ impl AuditLog {
     }
 
     async fn store_unwritten(&self) -> Result<(), ApiError> {
-        // In an outage, an attempt takes as long as the retries of the store do, and changes would wait for each other.
+        // In an outage, an attempt takes as long as the retries of the store do, and changes would
+        // wait for each other.
         let permit = self.catching_up.try_acquire();
-        let Ok(_permit) = permit else { return Err(ApiError::StoreUnavailable) };
+        let Ok(_permit) = permit else {
+            return Err(ApiError::StoreUnavailable);
+        };
         let entries = self.unwritten().clone();
-        self.store.append_all(&entries, MAX_AUDIT_ENTRIES).await.map_err(AccountError::from)?;
+        self.store
+            .append_all(&entries, MAX_AUDIT_ENTRIES)
+            .await
+            .map_err(AccountError::from)?;
         self.unwritten().drain(..entries.len());
         Ok(())
     }
 
     fn unwritten(&self) -> MutexGuard<'_, Vec<AuditEntry>> {
-        self.unwritten.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unwritten
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Appends an entry about an action of a socket.
@@ -161,7 +176,11 @@ impl AuditLog {
             conversation,
             status: None,
         };
-        PendingEntry { entry: Some(entry), caller: KnownCaller::default(), log: self.clone() }
+        PendingEntry {
+            entry: Some(entry),
+            caller: KnownCaller::default(),
+            log: self.clone(),
+        }
     }
 }
 
@@ -178,7 +197,13 @@ impl PendingEntry {
     pub(crate) async fn complete(mut self, created: Option<ConversationId>, status: StatusCode) {
         if let Some(entry) = self.entry.take() {
             let conversation = entry.conversation.clone().or(created);
-            self.log.append(AuditEntry { conversation, status: Some(status.as_u16()), ..entry }).await;
+            self.log
+                .append(AuditEntry {
+                    conversation,
+                    status: Some(status.as_u16()),
+                    ..entry
+                })
+                .await;
         }
     }
 
@@ -201,8 +226,9 @@ impl Drop for PendingEntry {
     }
 }
 
-/// Appends an entry about each request that changes something, signs in or out, or has a wrong key. The requests of sockets and of
-/// the MCP endpoint are none: their actions have entries of their own. Requests to ports do not get here.
+/// Appends an entry about each request that changes something, signs in or out, or has a wrong key.
+/// The requests of sockets and of the MCP endpoint are none: their actions have entries of their
+/// own. Requests to ports do not get here.
 pub(crate) async fn record(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
@@ -217,8 +243,11 @@ pub(crate) async fn record(
     let entry = to_entry(&request);
     let caller = KnownCaller::default();
     request.extensions_mut().insert(caller.clone());
-    let mut pending =
-        PendingEntry { entry: is_change.then(|| entry.clone()), caller, log: state.audit.clone() };
+    let mut pending = PendingEntry {
+        entry: is_change.then(|| entry.clone()),
+        caller,
+        log: state.audit.clone(),
+    };
     let response = next.run(request).await;
     pending.entry = None;
     let extensions = response.extensions();
@@ -237,9 +266,13 @@ pub(crate) async fn record(
     response
 }
 
-/// Returns the entry of a request, without its result. Of the path, it has only the pattern and the conversation.
+/// Returns the entry of a request, without its result. Of the path, it has only the pattern and the
+/// conversation.
 fn to_entry(request: &Request) -> AuditEntry {
-    let pattern = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let pattern = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map(MatchedPath::as_str);
     let conversation = pattern.and_then(|pattern| find_conversation(pattern, request.uri().path()));
     // The path of an unknown route may be anything, and long.
     let route = pattern.unwrap_or(if request.uri().path().starts_with(socket_io::PATH) {
@@ -257,11 +290,14 @@ fn to_entry(request: &Request) -> AuditEntry {
     }
 }
 
-/// Returns the conversation in a path: the part at the place that its pattern has behind `conversations`. Compared from the end,
-/// because the path may have a prefix that was removed before the routes.
+/// Returns the conversation in a path: the part at the place that its pattern has behind
+/// `conversations`. Compared from the end, because the path may have a prefix that was removed
+/// before the routes.
 fn find_conversation(pattern: &str, path: &str) -> Option<ConversationId> {
     let parts: Vec<_> = pattern.rsplit('/').collect();
-    let at = parts.windows(2).position(|pair| pair[0].starts_with('{') && pair[1] == "conversations")?;
+    let at = parts
+        .windows(2)
+        .position(|pair| pair[0].starts_with('{') && pair[1] == "conversations")?;
     parse_id(path.rsplit('/').nth(at)?)
 }
 
@@ -272,13 +308,26 @@ mod tests {
     #[test]
     fn conversation_is_found_in_the_path_of_its_route() {
         let find = |pattern, path| find_conversation(pattern, path).map(|id| id.to_string());
-        assert_eq!(find("/api/conversations/{id}", "/api/conversations/a1").as_deref(), Some("a1"));
         assert_eq!(
-            find("/api/conversations/{id}/git/diff", "/base/api/conversations/a1/git/diff").as_deref(),
+            find("/api/conversations/{id}", "/api/conversations/a1").as_deref(),
             Some("a1")
         );
-        assert_eq!(find("/api/conversations/{id}", "/api/conversations/%611").as_deref(), Some("a1"));
+        assert_eq!(
+            find(
+                "/api/conversations/{id}/git/diff",
+                "/base/api/conversations/a1/git/diff"
+            )
+            .as_deref(),
+            Some("a1")
+        );
+        assert_eq!(
+            find("/api/conversations/{id}", "/api/conversations/%611").as_deref(),
+            Some("a1")
+        );
         assert_eq!(find("/api/secrets/{id}", "/api/secrets/a1"), None);
-        assert_eq!(find("/api/conversations/{id}", "/api/conversations/%2f"), None);
+        assert_eq!(
+            find("/api/conversations/{id}", "/api/conversations/%2f"),
+            None
+        );
     }
 }

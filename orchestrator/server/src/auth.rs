@@ -31,31 +31,41 @@ const BEARER: &[u8] = b"bearer";
 
 /// Returns the key in the headers: in V0's header, else the bearer token.
 pub(crate) fn key_in(headers: &HeaderMap) -> Option<&[u8]> {
-    headers.get(KEY_HEADER).map(|value| value.as_bytes()).or_else(|| bearer_tokens(headers).next())
+    headers
+        .get(KEY_HEADER)
+        .map(|value| value.as_bytes())
+        .or_else(|| bearer_tokens(headers).next())
 }
 
 /// Returns the bearer tokens in the headers, of which a client should send one.
 pub(crate) fn bearer_tokens(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
-    headers.get_all(header::AUTHORIZATION).iter().filter_map(|value| {
-        let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
-        let is_token =
-            scheme.eq_ignore_ascii_case(BEARER) && token.first().is_some_and(u8::is_ascii_whitespace);
-        is_token.then(|| token.trim_ascii())
-    })
+    headers
+        .get_all(header::AUTHORIZATION)
+        .iter()
+        .filter_map(|value| {
+            let (scheme, token) = value.as_bytes().split_at_checked(BEARER.len())?;
+            let is_token = scheme.eq_ignore_ascii_case(BEARER)
+                && token.first().is_some_and(u8::is_ascii_whitespace);
+            is_token.then(|| token.trim_ascii())
+        })
 }
 
 /// Returns the key in the query of a socket.
 fn key_in_query(query: &str) -> Option<Vec<u8>> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
-    pairs.find(|(name, _)| name == KEY_PARAMETER).map(|(_, key)| key.into_owned().into_bytes())
+    pairs
+        .find(|(name, _)| name == KEY_PARAMETER)
+        .map(|(_, key)| key.into_owned().into_bytes())
 }
 
-/// Finds the caller with the key in the headers, whatever session the request has. Without one, with the session: a change must then
-/// come from a page whose origin is known, which [`require_own_origin`](crate::origin::require_own_origin) has compared. Else with
-/// the key in the query, for which V0's page sends `null` if it has none.
+/// Finds the caller with the key in the headers, whatever session the request has. Without one,
+/// with the session: a change must then come from a page whose origin is known, which
+/// [`require_own_origin`](crate::origin::require_own_origin) has compared. Else with the key in the
+/// query, for which V0's page sends `null` if it has none.
 ///
 /// # Errors
-/// [`ApiError::NoKey`] or [`ApiError::WrongKey`] if there is none; [`ApiError::TooManyWrongKeys`]; [`ApiError::Account`].
+/// [`ApiError::NoKey`] or [`ApiError::WrongKey`] if there is none; [`ApiError::TooManyWrongKeys`];
+/// [`ApiError::Account`].
 async fn find_caller(
     state: &ServerState,
     client: Option<Client>,
@@ -90,12 +100,15 @@ pub(crate) async fn check_key(
     if let Some(caller) = state.authenticator.with_key(key).await? {
         return Ok(caller);
     }
-    client.into_iter().for_each(|client| state.failed_attempts.record(client.address));
+    client
+        .into_iter()
+        .for_each(|client| state.failed_attempts.record(client.address));
     Err(ApiError::WrongKey)
 }
 
-/// Finds the caller with the session of a request. `None` if it has sessions of several users, or too many tokens to check: a page of
-/// a sibling domain can set the cookie of its author, and the browser's user would work as that one.
+/// Finds the caller with the session of a request. `None` if it has sessions of several users, or
+/// too many tokens to check: a page of a sibling domain can set the cookie of its author, and the
+/// browser's user would work as that one.
 pub(crate) async fn find_session(
     state: &ServerState,
     client: Option<Client>,
@@ -110,12 +123,14 @@ pub(crate) async fn find_session(
     for token in tokens {
         callers.extend(state.authenticator.with_session(token.as_bytes()).await?);
     }
-    let are_of_one_user = callers.iter().all(|caller: &Caller| caller.user == callers[0].user);
+    let are_of_one_user = callers
+        .iter()
+        .all(|caller: &Caller| caller.user == callers[0].user);
     Ok(callers.into_iter().next().filter(|_| are_of_one_user))
 }
 
-/// Rejects requests without a valid key or session, and changes by a caller who may only read. Adds the [`Caller`] to the
-/// extensions of the others, and to those of responses for the audit log.
+/// Rejects requests without a valid key or session, and changes by a caller who may only read. Adds
+/// the [`Caller`] to the extensions of the others, and to those of responses for the audit log.
 pub(crate) async fn require_key(
     State(state): State<Arc<ServerState>>,
     request: Request,
@@ -162,8 +177,8 @@ async fn authenticate(
     }
 }
 
-/// Reads the body of a rejected request, if it is small. The connection of an unread body is closed, possibly while the client
-/// sends its next request.
+/// Reads the body of a rejected request, if it is small. The connection of an unread body is
+/// closed, possibly while the client sends its next request.
 async fn drain(request: Request) {
     let mut frames = request.into_body().into_data_stream();
     let mut count = 0;
@@ -175,7 +190,12 @@ async fn drain(request: Request) {
 }
 
 /// Runs a request as a caller, whose memory has room for its body until there is a response.
-async fn run_as(state: &Arc<ServerState>, caller: Caller, mut request: Request, next: Next) -> Response {
+async fn run_as(
+    state: &Arc<ServerState>,
+    caller: Caller,
+    mut request: Request,
+    next: Next,
+) -> Response {
     state.record_request();
     let memory = BodyMemory::new(Arc::clone(&state.input_memory), caller.user.clone());
     request.extensions_mut().insert(memory.clone());
@@ -187,11 +207,12 @@ async fn run_as(state: &Arc<ServerState>, caller: Caller, mut request: Request, 
     response
 }
 
-/// Cuts off a response that is still being made when its key is revoked: without the end of its body, so that it does not look
-/// complete. Streams of events end by themselves, with the reason.
+/// Cuts off a response that is still being made when its key is revoked: without the end of its
+/// body, so that it does not look complete. Streams of events end by themselves, with the reason.
 fn end_when_revoked(state: &Arc<ServerState>, caller: &Caller, response: Response) -> Response {
     let kind = response.headers().get(header::CONTENT_TYPE);
-    let is_event_stream = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    let is_event_stream =
+        kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     if is_event_stream || response.body().size_hint().exact().is_some() {
         return response;
     }
@@ -212,11 +233,15 @@ fn end_when_revoked(state: &Arc<ServerState>, caller: &Caller, response: Respons
 
 /// Rejects a caller who may only read.
 pub(crate) fn require_write(caller: &Caller) -> Result<(), ApiError> {
-    if caller.can_write() { Ok(()) } else { Err(ApiError::ReadOnlyKey) }
+    if caller.can_write() {
+        Ok(())
+    } else {
+        Err(ApiError::ReadOnlyKey)
+    }
 }
 
-/// Rejects requests of sockets without a valid key or session, before anything that they send is buffered. Browsers cannot set
-/// headers of sockets, so the key may be in the query.
+/// Rejects requests of sockets without a valid key or session, before anything that they send is
+/// buffered. Browsers cannot set headers of sockets, so the key may be in the query.
 pub(crate) async fn require_socket_key(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
@@ -245,8 +270,10 @@ mod tests {
     #[test]
     fn key_is_found_in_either_header_and_in_any_case_of_bearer() {
         let key = |name: &'static str, value: &'static str| {
-            let headers =
-                HeaderMap::from_iter([(HeaderName::from_static(name), HeaderValue::from_static(value))]);
+            let headers = HeaderMap::from_iter([(
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )]);
             key_in(&headers).map(<[u8]>::to_vec)
         };
         for (name, value) in [
@@ -256,7 +283,11 @@ mod tests {
             ("authorization", "BEARER  secret"),
             ("authorization", "Bearer\tsecret"),
         ] {
-            assert_eq!(key(name, value).as_deref(), Some(b"secret".as_slice()), "{name}: {value}");
+            assert_eq!(
+                key(name, value).as_deref(),
+                Some(b"secret".as_slice()),
+                "{name}: {value}"
+            );
         }
         for (name, value) in [
             ("authorization", "secret"),
@@ -272,14 +303,22 @@ mod tests {
     #[test]
     fn bearer_tokens_of_all_headers_are_found() {
         let values = ["Bearer one", "Basic two", "bearer\tthree"];
-        let headers =
-            values.iter().map(|value| (header::AUTHORIZATION, HeaderValue::from_static(value))).collect();
-        assert_eq!(bearer_tokens(&headers).collect::<Vec<_>>(), [b"one".as_slice(), b"three"]);
+        let headers = values
+            .iter()
+            .map(|value| (header::AUTHORIZATION, HeaderValue::from_static(value)))
+            .collect();
+        assert_eq!(
+            bearer_tokens(&headers).collect::<Vec<_>>(),
+            [b"one".as_slice(), b"three"]
+        );
     }
 
     #[test]
     fn key_of_a_socket_is_found_in_its_query() {
-        assert_eq!(key_in_query("EIO=4&session_api_key=%73ecret"), Some(b"secret".to_vec()));
+        assert_eq!(
+            key_in_query("EIO=4&session_api_key=%73ecret"),
+            Some(b"secret".to_vec())
+        );
         assert_eq!(key_in_query("key=secret"), None);
     }
 }

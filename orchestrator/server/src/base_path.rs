@@ -1,4 +1,5 @@
-//! The path below which the server is reached, for a reverse proxy that forwards a folder of its host.
+//! The path below which the server is reached, for a reverse proxy that forwards a folder of its
+//! host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -40,7 +41,9 @@ impl FromStr for BasePath {
             !name.is_empty() && name.bytes().all(is_plain) && name.bytes().any(|byte| byte != b'.')
         };
         let path = text.strip_suffix('/').unwrap_or(text);
-        let names = path.strip_prefix('/').map(|names| names.split('/').all(is_name));
+        let names = path
+            .strip_prefix('/')
+            .map(|names| names.split('/').all(is_name));
         match names {
             _ if path.len() > MAX_LENGTH => Err(InvalidBasePath),
             None if path.is_empty() && !text.is_empty() => Ok(Self::default()),
@@ -57,7 +60,8 @@ impl fmt::Display for BasePath {
 }
 
 impl BasePath {
-    /// Returns the path of cookies, which other programs of the same host do not get, and of the OpenAPI document's server.
+    /// Returns the path of cookies, which other programs of the same host do not get, and of the
+    /// OpenAPI document's server.
     pub(crate) fn path(&self) -> &str {
         if self.0.is_empty() { "/" } else { &self.0 }
     }
@@ -73,7 +77,8 @@ impl BasePath {
     }
 }
 
-/// Removes the base path from a request, and rejects requests outside of it. Host names of ports have no base path.
+/// Removes the base path from a request, and rejects requests outside of it. Host names of ports
+/// have no base path.
 pub(crate) async fn remove(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
@@ -83,7 +88,9 @@ pub(crate) async fn remove(
     let is_port = host.is_some_and(|host| state.port_hosts.find(&host).is_some());
     if !state.base_path.0.is_empty() && !is_port {
         let received = request.uri().clone();
-        let path = received.path_and_query().and_then(|path| state.base_path.strip(path));
+        let path = received
+            .path_and_query()
+            .and_then(|path| state.base_path.strip(path));
         let mut parts = received.clone().into_parts();
         parts.path_and_query = Some(path.ok_or(ApiError::NoRoute)?);
         let uri = Uri::from_parts(parts).map_err(|_| ApiError::NoRoute)?;
@@ -101,7 +108,10 @@ mod tests {
     #[test]
     fn only_paths_below_the_base_are_served() {
         let base: BasePath = "/tools/glovebox/".parse().unwrap();
-        let strip = |path: &str| base.strip(&path.parse().unwrap()).map(|path| path.to_string());
+        let strip = |path: &str| {
+            base.strip(&path.parse().unwrap())
+                .map(|path| path.to_string())
+        };
         for (path, expected) in [
             ("/tools/glovebox/api/x?a=/b", Some("/api/x?a=/b")),
             ("/tools/glovebox", Some("/")),
@@ -115,16 +125,29 @@ mod tests {
         ] {
             assert_eq!(strip(path).as_deref(), expected, "{path}");
         }
-        assert_eq!((base.to_string().as_str(), base.path()), ("/tools/glovebox", "/tools/glovebox"));
+        assert_eq!(
+            (base.to_string().as_str(), base.path()),
+            ("/tools/glovebox", "/tools/glovebox")
+        );
     }
 
     #[test]
     fn base_path_is_checked() {
         assert_eq!("/".parse(), Ok(BasePath::default()));
         assert_eq!(BasePath::default().path(), "/");
-        for text in
-            ["", "a", "//", "/a//b", "/..", "/a/./b", "/a b", "/a?b", "/%61", "/a;b", &"/a".repeat(101)]
-        {
+        for text in [
+            "",
+            "a",
+            "//",
+            "/a//b",
+            "/..",
+            "/a/./b",
+            "/a b",
+            "/a?b",
+            "/%61",
+            "/a;b",
+            &"/a".repeat(101),
+        ] {
             assert_eq!(text.parse::<BasePath>(), Err(InvalidBasePath), "{text}");
         }
     }

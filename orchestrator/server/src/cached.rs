@@ -1,4 +1,5 @@
-//! A value that any client may request, and that is measured at most once per interval, by one request at a time.
+//! A value that any client may request, and that is measured at most once per interval, by one
+//! request at a time.
 
 use std::time::Duration;
 
@@ -14,7 +15,10 @@ pub(crate) struct Cached<T> {
 
 impl<T: Clone> Cached<T> {
     pub(crate) fn new(max_age: Duration) -> Self {
-        Self { max_age, last: Mutex::new(None) }
+        Self {
+            max_age,
+            last: Mutex::new(None),
+        }
     }
 
     /// Returns the last measurement, or measures again if it is too old.

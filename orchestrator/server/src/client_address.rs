@@ -1,7 +1,7 @@
 //! Who sent a request: the address of the client, and whether its connection is encrypted.
 //!
-//! The headers of a reverse proxy are believed only if the connection comes from a network that the operator has named,
-//! because every other client could write them too.
+//! The headers of a reverse proxy are believed only if the connection comes from a network that the
+//! operator has named, because every other client could write them too.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -59,7 +59,11 @@ impl FromStr for ProxyNetwork {
 
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
         let address = || text.parse().ok().map(|address: IpAddr| address.into());
-        text.parse().ok().or_else(address).map(Self).ok_or(InvalidNetwork)
+        text.parse()
+            .ok()
+            .or_else(address)
+            .map(Self)
+            .ok_or(InvalidNetwork)
     }
 }
 
@@ -76,21 +80,29 @@ impl TrustedProxies {
 
     /// Returns the client of a request: the last address that no trusted proxy has.
     fn find_client(&self, peer: Peer, headers: &HeaderMap) -> Client {
-        let own = Client { address: peer.address.ip().to_canonical(), is_tls: peer.is_tls };
+        let own = Client {
+            address: peer.address.ip().to_canonical(),
+            is_tls: peer.is_tls,
+        };
         if !self.contains(own.address) {
             return own;
         }
-        // Each proxy appends the address of its peer, so only the end of the list is known to be true.
+        // Each proxy appends the address of its peer, so only the end of the list is known to be
+        // true.
         let mut address = own.address;
         for forwarded in values(headers, &FORWARDED_FOR).into_iter().rev() {
-            let Some(forwarded) = parse_address(forwarded) else { break };
+            let Some(forwarded) = parse_address(forwarded) else {
+                break;
+            };
             address = forwarded;
             if !self.contains(address) {
                 break;
             }
         }
         let is_tls = match values(headers, &FORWARDED_SCHEME).last() {
-            Some(scheme) => ["https", "wss"].iter().any(|name| scheme.eq_ignore_ascii_case(name)),
+            Some(scheme) => ["https", "wss"]
+                .iter()
+                .any(|name| scheme.eq_ignore_ascii_case(name)),
             None => own.is_tls,
         };
         Client { address, is_tls }
@@ -107,7 +119,12 @@ impl Client {
 /// As `192.0.2.1 https`, for other hosts.
 impl fmt::Display for Client {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} {}", self.address, if self.is_tls { "https" } else { "http" })
+        write!(
+            formatter,
+            "{} {}",
+            self.address,
+            if self.is_tls { "https" } else { "http" }
+        )
     }
 }
 
@@ -118,8 +135,14 @@ impl FromStr for Client {
         let (address, scheme) = text.split_once(' ').ok_or(InvalidClient)?;
         let address = address.parse().map_err(|_| InvalidClient)?;
         match scheme {
-            "http" => Ok(Self { address, is_tls: false }),
-            "https" => Ok(Self { address, is_tls: true }),
+            "http" => Ok(Self {
+                address,
+                is_tls: false,
+            }),
+            "https" => Ok(Self {
+                address,
+                is_tls: true,
+            }),
             _ => Err(InvalidClient),
         }
     }
@@ -133,7 +156,8 @@ pub(crate) async fn identify(
 ) -> Response {
     if let Some(peer) = request.extensions().get::<Peer>().copied() {
         let forwarded = other_hosts::forwarded_client(&state, request.headers());
-        let client = forwarded.unwrap_or_else(|| state.trusted_proxies.find_client(peer, request.headers()));
+        let client =
+            forwarded.unwrap_or_else(|| state.trusted_proxies.find_client(peer, request.headers()));
         request.extensions_mut().insert(client);
     }
     next.run(request).await
@@ -141,8 +165,14 @@ pub(crate) async fn identify(
 
 /// Returns the values of a header that is a list, in the order in which they were added.
 fn values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Vec<&'a str> {
-    let lists = headers.get_all(name).iter().map(|list| list.to_str().unwrap_or_default());
-    lists.flat_map(|list| list.split(',')).map(str::trim).collect()
+    let lists = headers
+        .get_all(name)
+        .iter()
+        .map(|list| list.to_str().unwrap_or_default());
+    lists
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .collect()
 }
 
 /// Parses an address with or without a port.
@@ -160,10 +190,16 @@ mod tests {
     use super::*;
 
     fn find(peer: &str, headers: &[(HeaderName, &'static str)]) -> (String, bool) {
-        let proxies = TrustedProxies::new(["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap()));
-        let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+        let proxies =
+            TrustedProxies::new(["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap()));
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
         let headers = headers.collect();
-        let peer = Peer { address: SocketAddr::new(peer.parse().unwrap(), 1), is_tls: false };
+        let peer = Peer {
+            address: SocketAddr::new(peer.parse().unwrap(), 1),
+            is_tls: false,
+        };
         let client = proxies.find_client(peer, &headers);
         (client.address.to_string(), client.is_tls)
     }
@@ -172,7 +208,10 @@ mod tests {
     fn headers_of_unknown_peers_are_ignored() {
         let headers = [(FORWARDED_FOR, "1.2.3.4"), (FORWARDED_SCHEME, "https")];
         assert_eq!(find("192.0.2.1", &headers), ("192.0.2.1".to_owned(), false));
-        assert_eq!(find("::ffff:192.0.2.1", &headers), ("192.0.2.1".to_owned(), false));
+        assert_eq!(
+            find("::ffff:192.0.2.1", &headers),
+            ("192.0.2.1".to_owned(), false)
+        );
     }
 
     #[test]
@@ -191,7 +230,10 @@ mod tests {
             (&["10.0.0.3"], "10.0.0.3"),
             (&[], "10.0.0.1"),
         ] {
-            let headers: Vec<_> = forwarded.iter().map(|value| (FORWARDED_FOR, *value)).collect();
+            let headers: Vec<_> = forwarded
+                .iter()
+                .map(|value| (FORWARDED_FOR, *value))
+                .collect();
             assert_eq!(find("10.0.0.1", &headers).0, expected, "{forwarded:?}");
         }
     }
@@ -199,7 +241,12 @@ mod tests {
     #[test]
     fn client_is_parsed_from_its_text() {
         for text in ["192.0.2.1 https", "2001:db8::1 http"] {
-            assert_eq!(text.parse::<Client>().map(|client| client.to_string()).as_deref(), Ok(text));
+            assert_eq!(
+                text.parse::<Client>()
+                    .map(|client| client.to_string())
+                    .as_deref(),
+                Ok(text)
+            );
         }
         for text in ["", "192.0.2.1", "192.0.2.1 ftp", "1 https"] {
             assert!(text.parse::<Client>().is_err(), "{text}");
@@ -208,8 +255,17 @@ mod tests {
 
     #[test]
     fn scheme_is_that_of_the_nearest_proxy() {
-        for (scheme, expected) in [("https", true), ("WSS", true), ("http", false), ("https, http", false)] {
-            assert_eq!(find("10.0.0.1", &[(FORWARDED_SCHEME, scheme)]).1, expected, "{scheme}");
+        for (scheme, expected) in [
+            ("https", true),
+            ("WSS", true),
+            ("http", false),
+            ("https, http", false),
+        ] {
+            assert_eq!(
+                find("10.0.0.1", &[(FORWARDED_SCHEME, scheme)]).1,
+                expected,
+                "{scheme}"
+            );
         }
         assert!(!find("10.0.0.1", &[]).1);
     }

@@ -1,4 +1,5 @@
-//! The JSON of events for streams and sockets. Those of one conversation send the same events, and share their JSON.
+//! The JSON of events for streams and sockets. Those of one conversation send the same events, and
+//! share their JSON.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ const MAX_BYTES: u64 = 32 << 20;
 /// Memory of a cached event without its texts, in bytes.
 const OVERHEAD_BYTES: u64 = 512;
 
-/// The JSON of the events that were sent last. Keyed by the address of the event, which no other event has while it is cached.
+/// The JSON of the events that were sent last. Keyed by the address of the event, which no other
+/// event has while it is cached.
 pub(crate) struct ClientEvents(Cache<usize, CachedEvent, ByMemory>);
 
 #[derive(Clone)]
@@ -49,8 +51,8 @@ impl Default for ClientEvents {
 }
 
 impl ClientEvents {
-    /// Returns an event as clients see it. `None` if they do not. Writes the JSON on a blocking thread, because an event may have
-    /// megabytes, and once for all streams that ask concurrently.
+    /// Returns an event as clients see it. `None` if they do not. Writes the JSON on a blocking
+    /// thread, because an event may have megabytes, and once for all streams that ask concurrently.
     pub(crate) async fn json(&self, event: &Arc<Event>) -> Option<Arc<RawValue>> {
         if Arc::strong_count(event) == 1 {
             // It was read from the store for one stream.
@@ -59,7 +61,10 @@ impl ClientEvents {
         let key = Arc::as_ptr(event).addr();
         let cached = self.0.get_or_insert_async(&key, async {
             let json = write(Arc::clone(event)).await?;
-            Ok::<_, ApiError>(CachedEvent { _event: Arc::clone(event), json })
+            Ok::<_, ApiError>(CachedEvent {
+                _event: Arc::clone(event),
+                json,
+            })
         });
         cached.await.ok()?.json
     }
@@ -80,11 +85,19 @@ mod tests {
     use super::*;
 
     fn event(id: u64, body: impl Into<EventBody>) -> Arc<Event> {
-        Arc::new(Event::new(EventId(id), timestamp(), EventSource::User, body))
+        Arc::new(Event::new(
+            EventId(id),
+            timestamp(),
+            EventSource::User,
+            body,
+        ))
     }
 
     fn message(id: u64, length: usize) -> Arc<Event> {
-        let message = MessageAction { content: "x".repeat(length), ..MessageAction::default() };
+        let message = MessageAction {
+            content: "x".repeat(length),
+            ..MessageAction::default()
+        };
         event(id, Action::from(message))
     }
 
@@ -93,7 +106,10 @@ mod tests {
         let events = ClientEvents::default();
         let message = message(1, 10);
         let json = async |event| events.json(event).await.unwrap();
-        assert!(!Arc::ptr_eq(&json(&message).await, &json(&message).await), "only one stream has the event");
+        assert!(
+            !Arc::ptr_eq(&json(&message).await, &json(&message).await),
+            "only one stream has the event"
+        );
         let other = Arc::clone(&message);
         let (first, second) = tokio::join!(json(&message), json(&other));
         assert!(Arc::ptr_eq(&first, &second) && Arc::ptr_eq(&first, &json(&other).await));
@@ -101,7 +117,12 @@ mod tests {
             serde_json::to_value(&*message).unwrap(),
             first.get().parse::<serde_json::Value>().unwrap()
         );
-        let record = event(2, Record::from(ConversationTitled { title: "Title".to_owned() }));
+        let record = event(
+            2,
+            Record::from(ConversationTitled {
+                title: "Title".to_owned(),
+            }),
+        );
         assert!(events.json(&record).await.is_none() && events.json(&record).await.is_none());
     }
 

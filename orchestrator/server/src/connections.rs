@@ -1,7 +1,8 @@
 //! Accepts connections, and serves each in its own task until it ends or the server shuts down.
 //!
-//! Not `axum::serve`: it sets no timer, without which a client may send the head of a request for as long as it likes, and it
-//! bounds no number of connections. Neither does tower's limit of concurrency know clients.
+//! Not `axum::serve`: it sets no timer, without which a client may send the head of a request for
+//! as long as it likes, and it bounds no number of connections. Neither does tower's limit of
+//! concurrency know clients.
 
 mod admission;
 mod counted_stream;
@@ -41,21 +42,23 @@ use unread_body::note_end;
 /// Timeout for the head of each request, so that idle and slow connections do not accumulate.
 pub(crate) const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time after which a connection is broken whose peer is silent, or does not read what is sent. Streams would otherwise stay
-/// open for peers that have vanished.
+/// Time after which a connection is broken whose peer is silent, or does not read what is sent.
+/// Streams would otherwise stay open for peers that have vanished.
 const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Interval of probes on a connection without traffic.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(20);
 
-/// Delay after an error of `accept`, which usually means that there are no free descriptors at the moment.
+/// Delay after an error of `accept`, which usually means that there are no free descriptors at the
+/// moment.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Time for open requests to end at shutdown.
 const SHUTDOWN_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
-/// Accepts connections until `shutdown` is cancelled: with TLS if there is a configuration, else plain ones. The proxies' addresses
-/// have no limits of their own, because each stands for many clients.
+/// Accepts connections until `shutdown` is cancelled: with TLS if there is a configuration, else
+/// plain ones. The proxies' addresses have no limits of their own, because each stands for many
+/// clients.
 pub(crate) async fn accept(
     router: Router,
     listener: TcpListener,
@@ -65,7 +68,14 @@ pub(crate) async fn accept(
 ) {
     let handshakes = tls.map(|config| Handshakes::new(config, HandshakeLimits::default()));
     let limits = ConnectionLimits::for_descriptors(descriptors::raise_limit());
-    accept_with(Admission::new(limits, proxies), handshakes, router, listener, shutdown).await;
+    accept_with(
+        Admission::new(limits, proxies),
+        handshakes,
+        router,
+        listener,
+        shutdown,
+    )
+    .await;
 }
 
 /// Accepts connections, each with a permit.
@@ -88,19 +98,36 @@ async fn accept_with(
         match handshakes.clone() {
             Some(handshakes) => {
                 let client = admission.limited_client(address.ip());
-                connections.spawn(serve_encrypted((handshakes, client), service, stream, address, shutdown))
+                connections.spawn(serve_encrypted(
+                    (handshakes, client),
+                    service,
+                    stream,
+                    address,
+                    shutdown,
+                ))
             }
-            None => connections.spawn(serve(service, stream, Peer { address, is_tls: false }, shutdown)),
+            None => connections.spawn(serve(
+                service,
+                stream,
+                Peer {
+                    address,
+                    is_tls: false,
+                },
+                shutdown,
+            )),
         };
     }
     let ended = async { while connections.join_next().await.is_some() {} };
     if timeout(SHUTDOWN_GRACE_PERIOD, ended).await.is_err() {
-        tracing::warn!(count = connections.len(), "aborting requests that are still open at shutdown");
+        tracing::warn!(
+            count = connections.len(),
+            "aborting requests that are still open at shutdown"
+        );
     }
 }
 
-/// Accepts a connection once there are fewer than the maximum. Closes those of a client that has as many as one may have: in the
-/// socket's queue they would delay the connections of others.
+/// Accepts a connection once there are fewer than the maximum. Closes those of a client that has as
+/// many as one may have: in the socket's queue they would delay the connections of others.
 async fn accept_one(listener: &TcpListener, admission: &Admission) -> (CountedStream, SocketAddr) {
     let permit = admission.wait_for_connection().await;
     loop {
@@ -124,7 +151,9 @@ async fn accept_one(listener: &TcpListener, admission: &Admission) -> (CountedSt
 /// Sets the options of a connection. Errors are only logged: a broken connection fails later too.
 fn configure(stream: &TcpStream) {
     let socket = SockRef::from(stream);
-    let keep_alive = TcpKeepalive::new().with_time(KEEP_ALIVE_INTERVAL).with_interval(KEEP_ALIVE_INTERVAL);
+    let keep_alive = TcpKeepalive::new()
+        .with_time(KEEP_ALIVE_INTERVAL)
+        .with_interval(KEEP_ALIVE_INTERVAL);
     // Without a delay of small frames.
     let configured = stream
         .set_nodelay(true)
@@ -147,7 +176,18 @@ async fn serve_encrypted(
         () = shutdown.cancelled() => return,
     };
     match accepted {
-        Ok(stream) => serve(service, stream, Peer { address, is_tls: true }, shutdown).await,
+        Ok(stream) => {
+            serve(
+                service,
+                stream,
+                Peer {
+                    address,
+                    is_tls: true,
+                },
+                shutdown,
+            )
+            .await
+        }
         // Not a warning: any client can cause it.
         Err(error) => tracing::debug!(%error, %address, "a TLS handshake failed"),
     }
@@ -212,15 +252,22 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let admission = Admission::new(limits, TrustedProxies::default());
-        let accepting =
-            tokio::spawn(accept_with(admission.clone(), None, router, listener, shutdown.clone()));
+        let accepting = tokio::spawn(accept_with(
+            admission.clone(),
+            None,
+            router,
+            listener,
+            shutdown.clone(),
+        ));
         (address, admission, accepting)
     }
 
     /// Connects from an address of the loopback network.
     async fn connect_from(own: &str, server: SocketAddr) -> TcpStream {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
-        socket.bind(SocketAddr::new(own.parse().unwrap(), 0)).unwrap();
+        socket
+            .bind(SocketAddr::new(own.parse().unwrap(), 0))
+            .unwrap();
         socket.connect(server).await.unwrap()
     }
 
@@ -228,18 +275,33 @@ mod tests {
     async fn status_line(stream: &mut TcpStream) -> String {
         let mut received = Vec::new();
         // Fails if the server has closed the connection.
-        if stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.is_ok() {
+        if stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .is_ok()
+        {
             while !received.contains(&b'\n')
-                && stream.read_buf(&mut received).await.is_ok_and(|count| count > 0)
+                && stream
+                    .read_buf(&mut received)
+                    .await
+                    .is_ok_and(|count| count > 0)
             {}
         }
-        String::from_utf8(received).unwrap().lines().next().unwrap_or_default().to_owned()
+        String::from_utf8(received)
+            .unwrap()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     #[tokio::test]
     async fn idle_connections_of_one_client_block_no_other() {
         let shutdown = CancellationToken::new();
-        let limits = ConnectionLimits { total: 8, per_client: 4 };
+        let limits = ConnectionLimits {
+            total: 8,
+            per_client: 4,
+        };
         let router = Router::new().route("/", get(async || "hello"));
         let (server, _, accepting) = start(limits, router, &shutdown).await;
         let mut idle = Vec::new();
@@ -253,7 +315,10 @@ mod tests {
         assert_eq!(status_line(&mut idle[4]).await, "");
         // Once it has closed one, it can connect again.
         idle.clear();
-        while status_line(&mut connect_from("127.0.0.1", server).await).await.is_empty() {}
+        while status_line(&mut connect_from("127.0.0.1", server).await)
+            .await
+            .is_empty()
+        {}
         shutdown.cancel();
         accepting.await.unwrap();
     }
@@ -261,21 +326,31 @@ mod tests {
     #[tokio::test]
     async fn response_to_an_unread_body_announces_the_close() {
         let shutdown = CancellationToken::new();
-        let limits = ConnectionLimits { total: 8, per_client: 8 };
+        let limits = ConnectionLimits {
+            total: 8,
+            per_client: 8,
+        };
         let router = Router::new()
             .route("/read", post(async |body: String| body))
             .route("/unread", post(async || "not read"));
         let (server, _, _) = start(limits, router, &shutdown).await;
         for (path, body, is_closed) in [("read", "hello", false), ("unread", "", true)] {
             let mut client = TcpStream::connect(server).await.unwrap();
-            let request =
-                format!("POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n{body}");
+            let request = format!(
+                "POST /{path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\n{body}"
+            );
             client.write_all(request.as_bytes()).await.unwrap();
             let mut received = Vec::new();
-            while !received.ends_with(b"hello") && client.read_buf(&mut received).await.unwrap() > 0 {}
+            while !received.ends_with(b"hello") && client.read_buf(&mut received).await.unwrap() > 0
+            {
+            }
             let received = String::from_utf8(received).unwrap();
             assert!(received.starts_with("HTTP/1.1 200 OK"), "{received}");
-            assert_eq!(received.contains("connection: close"), is_closed, "{received}");
+            assert_eq!(
+                received.contains("connection: close"),
+                is_closed,
+                "{received}"
+            );
         }
         shutdown.cancel();
     }
@@ -291,14 +366,20 @@ mod tests {
         };
         let shutdown = CancellationToken::new();
         let router = Router::new().route("/", get(echo));
-        let limits = ConnectionLimits { total: 2, per_client: 2 };
+        let limits = ConnectionLimits {
+            total: 2,
+            per_client: 2,
+        };
         let (server, admission, _) = start(limits, router, &shutdown).await;
 
         let mut client = TcpStream::connect(server).await.unwrap();
         let head = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         // After the head, a masked frame with the text `a`.
-        client.write_all(&[head.as_bytes(), b"\x81\x81\0\0\0\0a"].concat()).await.unwrap();
+        client
+            .write_all(&[head.as_bytes(), b"\x81\x81\0\0\0\0a"].concat())
+            .await
+            .unwrap();
         let mut received = Vec::new();
         while !received.ends_with(b"\x81\x01a") {
             assert_ne!(client.read_buf(&mut received).await.unwrap(), 0);
@@ -316,8 +397,12 @@ mod tests {
             upgrade.on_upgrade(async |mut socket| while let Some(Ok(_)) = socket.recv().await {})
         };
         let shutdown = CancellationToken::new();
-        let limits = ConnectionLimits { total: 2, per_client: 2 };
-        let (server, _, accepting) = start(limits, Router::new().route("/", get(wait)), &shutdown).await;
+        let limits = ConnectionLimits {
+            total: 2,
+            per_client: 2,
+        };
+        let (server, _, accepting) =
+            start(limits, Router::new().route("/", get(wait)), &shutdown).await;
         let mut client = TcpStream::connect(server).await.unwrap();
         let head = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";

@@ -77,13 +77,17 @@ pub(crate) enum ApiError {
     TooLarge,
     #[error("the body arrives too slowly")]
     BodyTooSlow,
-    #[error("bodies and messages of this user, or of all, use too much memory at the moment: try again")]
+    #[error(
+        "bodies and messages of this user, or of all, use too much memory at the moment: try again"
+    )]
     TooMuchInput,
     #[error("too many actions of this client wait to be applied")]
     TooManyActions,
     #[error("too many downloads of workspaces at the moment")]
     TooManyDownloads,
-    #[error("too many expensive requests of this user at the moment: try again when one of them has ended")]
+    #[error(
+        "too many expensive requests of this user at the moment: try again when one of them has ended"
+    )]
     TooMuchWork,
     #[error(
         "few events match, and the search takes too long: search a part of the log with start_id and end_id"
@@ -101,7 +105,11 @@ pub(crate) enum ApiError {
     UnknownModel { model: String, known: String },
     /// A value that cannot be parsed, with its location in V0's form.
     #[error("{field}: {problem}")]
-    Malformed { field: String, problem: String, location: Vec<Value> },
+    Malformed {
+        field: String,
+        problem: String,
+        location: Vec<Value>,
+    },
     #[error("{reason}")]
     UnfinishedTurn { code: &'static str, reason: String },
 }
@@ -127,7 +135,10 @@ impl StoreProblem {
 
 impl ApiError {
     pub(crate) fn invalid(field: impl Into<String>, problem: impl std::fmt::Display) -> Self {
-        Self::Invalid { field: field.into(), problem: problem.to_string() }
+        Self::Invalid {
+            field: field.into(),
+            problem: problem.to_string(),
+        }
     }
 
     /// Returns an error without V0's status, for routes that are not V0's.
@@ -152,19 +163,28 @@ impl ApiError {
             Self::NoKey => (StatusCode::UNAUTHORIZED, "AUTH$NO_KEY"),
             Self::WrongKey => (StatusCode::UNAUTHORIZED, "AUTH$WRONG_KEY"),
             Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MANY_REQUESTS"),
-            Self::TooManyWrongKeys(_) => (StatusCode::TOO_MANY_REQUESTS, "AUTH$TOO_MANY_WRONG_KEYS"),
+            Self::TooManyWrongKeys(_) => {
+                (StatusCode::TOO_MANY_REQUESTS, "AUTH$TOO_MANY_WRONG_KEYS")
+            }
             Self::ReadOnlyKey => (StatusCode::FORBIDDEN, "AUTH$READ_ONLY_KEY"),
             Self::NotOperator => (StatusCode::FORBIDDEN, "AUTH$NOT_OPERATOR"),
             Self::Account(error) if is_full(error) => STORAGE_FULL,
-            Self::Profile(ProfileError::Store(HostError::Failed(error))) if is_full(error.as_ref()) => {
+            Self::Profile(ProfileError::Store(HostError::Failed(error)))
+                if is_full(error.as_ref()) =>
+            {
                 STORAGE_FULL
             }
             // Of those, only failures of the store can occur here.
-            Self::Account(_) | Self::Metrics => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
+            Self::Account(_) | Self::Metrics => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED")
+            }
             Self::ForeignOrigin | Self::NoHost | Self::UnknownHost(_) => {
                 (StatusCode::FORBIDDEN, "AUTH$FOREIGN_ORIGIN")
             }
-            Self::OtherHost => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$HOST_UNREACHABLE"),
+            Self::OtherHost => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "CONVERSATION$HOST_UNREACHABLE",
+            ),
             Self::StoreUnavailable => STORE_UNAVAILABLE,
             // For probes always the same status, with the code of the requests that fail.
             Self::NotReady(problem) => (StatusCode::SERVICE_UNAVAILABLE, problem.code()),
@@ -207,7 +227,8 @@ impl ApiError {
                 | ConversationsError::Conversation(ConversationError::Unknown(_)) => {
                     (StatusCode::NOT_FOUND, "CONVERSATION$NOT_FOUND")
                 }
-                ConversationsError::Ambiguous(_) | ConversationsError::Host(HostError::Refused(_)) => {
+                ConversationsError::Ambiguous(_)
+                | ConversationsError::Host(HostError::Refused(_)) => {
                     (StatusCode::BAD_REQUEST, "CONVERSATION$REJECTED")
                 }
                 ConversationsError::Host(HostError::NoModel) => {
@@ -225,24 +246,33 @@ impl ApiError {
                 | ConversationsError::Conversation(ConversationError::Closed(_)) => {
                     (StatusCode::CONFLICT, "CONVERSATION$CONFLICT")
                 }
-                ConversationsError::NoSandbox(_) => (StatusCode::CONFLICT, "CONVERSATION$NO_SANDBOX"),
-                ConversationsError::TooManyRunning(_) => {
-                    (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$TOO_MANY_RUNNING")
+                ConversationsError::NoSandbox(_) => {
+                    (StatusCode::CONFLICT, "CONVERSATION$NO_SANDBOX")
                 }
-                ConversationsError::ShuttingDown => (StatusCode::SERVICE_UNAVAILABLE, "SERVER$SHUTTING_DOWN"),
+                ConversationsError::TooManyRunning(_) => (
+                    StatusCode::TOO_MANY_REQUESTS,
+                    "CONVERSATION$TOO_MANY_RUNNING",
+                ),
+                ConversationsError::ShuttingDown => {
+                    (StatusCode::SERVICE_UNAVAILABLE, "SERVER$SHUTTING_DOWN")
+                }
                 ConversationsError::Conversation(ConversationError::Busy(_)) => {
                     (StatusCode::TOO_MANY_REQUESTS, "CONVERSATION$BUSY")
                 }
                 // The client's next request reaches the host that has taken over.
                 ConversationsError::Store(StoreError::LeaseLost { .. })
-                | ConversationsError::Conversation(ConversationError::Log(_, StoreError::LeaseLost { .. })) => {
-                    (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$TAKEN_OVER")
-                }
+                | ConversationsError::Conversation(ConversationError::Log(
+                    _,
+                    StoreError::LeaseLost { .. },
+                )) => (StatusCode::SERVICE_UNAVAILABLE, "CONVERSATION$TAKEN_OVER"),
                 ConversationsError::Store(StoreError::Full { .. })
-                | ConversationsError::Conversation(ConversationError::Log(_, StoreError::Full { .. })) => {
+                | ConversationsError::Conversation(ConversationError::Log(
+                    _,
+                    StoreError::Full { .. },
+                )) => STORAGE_FULL,
+                ConversationsError::Host(HostError::Failed(error)) if is_full(error.as_ref()) => {
                     STORAGE_FULL
                 }
-                ConversationsError::Host(HostError::Failed(error)) if is_full(error.as_ref()) => STORAGE_FULL,
                 ConversationsError::Conversation(
                     ConversationError::Log(..) | ConversationError::Panicked(_),
                 )
@@ -293,7 +323,9 @@ impl ApiError {
         match self {
             Self::Malformed { location, .. } => body.with_location(location.clone()),
             // V0's page shows what to do when it finds this text.
-            Self::Workspace(WorkspaceError::NoRepository) => body.with_v0_error("Not a git repository"),
+            Self::Workspace(WorkspaceError::NoRepository) => {
+                body.with_v0_error("Not a git repository")
+            }
             _ => body,
         }
     }
@@ -301,9 +333,11 @@ impl ApiError {
 
 const STORAGE_FULL: (StatusCode, &str) = (StatusCode::INSUFFICIENT_STORAGE, "SERVER$STORAGE_FULL");
 
-const STORE_UNAVAILABLE: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "SERVER$STORE_UNAVAILABLE");
+const STORE_UNAVAILABLE: (StatusCode, &str) =
+    (StatusCode::SERVICE_UNAVAILABLE, "SERVER$STORE_UNAVAILABLE");
 
-/// Whether the cause of an error is that the store is unavailable, or that the process has no descriptors left.
+/// Whether the cause of an error is that the store is unavailable, or that the process has no
+/// descriptors left.
 fn is_unavailable(error: &ApiError) -> bool {
     let error: &(dyn Error + 'static) = match error {
         // Transparent, so that the chain would start at its cause.
@@ -315,7 +349,9 @@ fn is_unavailable(error: &ApiError) -> bool {
     causes.any(|cause| {
         cause.downcast_ref::<io::Error>().is_some_and(|error| {
             let has_no_descriptor = error.raw_os_error().is_some_and(|code| {
-                [Errno::MFILE, Errno::NFILE].iter().any(|errno| errno.raw_os_error() == code)
+                [Errno::MFILE, Errno::NFILE]
+                    .iter()
+                    .any(|errno| errno.raw_os_error() == code)
             });
             has_no_descriptor || error.kind() == io::ErrorKind::NotConnected
         })
@@ -326,7 +362,9 @@ fn is_unavailable(error: &ApiError) -> bool {
 fn is_full(error: &(dyn Error + 'static)) -> bool {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     causes.any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::StorageFull)
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::StorageFull)
     })
 }
 
@@ -342,7 +380,9 @@ impl From<PortError> for ApiError {
 fn git_status(error: &GitError) -> (StatusCode, &'static str) {
     let source = match error {
         // As in V0, whose page then asks for a token.
-        GitError::NoToken(_) | GitError::NoTokens => return (StatusCode::UNAUTHORIZED, "GIT$NO_TOKEN"),
+        GitError::NoToken(_) | GitError::NoTokens => {
+            return (StatusCode::UNAUTHORIZED, "GIT$NO_TOKEN");
+        }
         GitError::Unsupported { .. } => return (StatusCode::BAD_REQUEST, "GIT$UNSUPPORTED"),
         GitError::Request { source, .. } => source,
     };
@@ -373,9 +413,9 @@ fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
         WorkspaceError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "FILE$TOO_LARGE"),
         WorkspaceError::NoRepository => (StatusCode::NOT_FOUND, "GIT$NO_REPOSITORY"),
         WorkspaceError::GitTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, "GIT$TIMEOUT"),
-        WorkspaceError::Sandbox(SandboxError::Refused { .. } | SandboxError::Unsupported { .. }) => {
-            (StatusCode::CONFLICT, "SANDBOX$REFUSED")
-        }
+        WorkspaceError::Sandbox(
+            SandboxError::Refused { .. } | SandboxError::Unsupported { .. },
+        ) => (StatusCode::CONFLICT, "SANDBOX$REFUSED"),
         WorkspaceError::Sandbox(_) => (StatusCode::SERVICE_UNAVAILABLE, "SANDBOX$UNAVAILABLE"),
     }
 }
@@ -383,10 +423,21 @@ fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, code) = self.status();
-        if matches!(status, StatusCode::INTERNAL_SERVER_ERROR | StatusCode::INSUFFICIENT_STORAGE) {
-            tracing::error!(code, error = &self as &dyn std::error::Error, "cannot serve a request");
+        if matches!(
+            status,
+            StatusCode::INTERNAL_SERVER_ERROR | StatusCode::INSUFFICIENT_STORAGE
+        ) {
+            tracing::error!(
+                code,
+                error = &self as &dyn std::error::Error,
+                "cannot serve a request"
+            );
         } else if code == STORE_UNAVAILABLE.1 && !matches!(self, Self::NotReady(_)) {
-            tracing::warn!(code, error = &self as &dyn std::error::Error, "the store is unavailable");
+            tracing::warn!(
+                code,
+                error = &self as &dyn std::error::Error,
+                "the store is unavailable"
+            );
         }
         let body = self.to_body();
         let mut response = (status, Json(&body)).into_response();
@@ -395,12 +446,17 @@ impl IntoResponse for ApiError {
         if let Self::WrongKey = self {
             response.extensions_mut().insert(WrongKey);
         }
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        if matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) {
             let seconds = match &self {
                 Self::TooManyWrongKeys(wait) => wait.as_secs() + 1,
                 _ => 1,
             };
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
     }
@@ -412,7 +468,8 @@ mod tests {
 
     #[test]
     fn missing_repository_has_v0s_text() {
-        let body = serde_json::to_value(ApiError::from(WorkspaceError::NoRepository).to_body()).unwrap();
+        let body =
+            serde_json::to_value(ApiError::from(WorkspaceError::NoRepository).to_body()).unwrap();
         assert_eq!(
             (&body["error"], &body["msg_id"]),
             (&"Not a git repository".into(), &"GIT$NO_REPOSITORY".into())
@@ -423,14 +480,23 @@ mod tests {
     #[test]
     fn unavailable_store_is_no_failure_of_the_server() {
         let status = |source: io::Error| {
-            let error = StoreError::Storage { operation: "append an event", source: source.into() };
+            let error = StoreError::Storage {
+                operation: "append an event",
+                source: source.into(),
+            };
             let error = ApiError::from(ConversationsError::from(error));
             (error.status(), error.to_body().msg_id)
         };
         let unavailable = (STORE_UNAVAILABLE, STORE_UNAVAILABLE.1);
         assert_eq!(status(io::ErrorKind::NotConnected.into()), unavailable);
-        assert_eq!(status(io::Error::from_raw_os_error(Errno::MFILE.raw_os_error())), unavailable);
-        assert_eq!(status(io::ErrorKind::PermissionDenied.into()).1, "SERVER$FAILED");
+        assert_eq!(
+            status(io::Error::from_raw_os_error(Errno::MFILE.raw_os_error())),
+            unavailable
+        );
+        assert_eq!(
+            status(io::ErrorKind::PermissionDenied.into()).1,
+            "SERVER$FAILED"
+        );
         // A folder of a conversation that cannot be created.
         let full = io::Error::from_raw_os_error(Errno::NFILE.raw_os_error());
         let error = ConversationsError::Host(HostError::Failed(full.into()));

@@ -35,8 +35,9 @@ pub(crate) struct FormBody<T>(pub(crate) T);
 /// The parameters of the query.
 pub(crate) struct QueryParameters<T>(pub(crate) T);
 
-/// The conversation that the path names, which the caller may see. Rejects those of other users as if there were none. It is the
-/// first extractor of a route, so that no other error tells them apart.
+/// The conversation that the path names, which the caller may see. Rejects those of other users as
+/// if there were none. It is the first extractor of a route, so that no other error tells them
+/// apart.
 pub(crate) struct ConversationPath(pub(crate) ConversationId);
 
 /// The caller of a request, which [`require_key`](crate::auth::require_key) has found.
@@ -56,12 +57,14 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<ServerState>> for For
 
     async fn from_request(request: Request, state: &Arc<ServerState>) -> Result<Self, ApiError> {
         let (_, body) = read_body(request).await?;
-        parse_body(state, body, |body| parse_pairs(body, "body")).await.map(Self)
+        parse_body(state, body, |body| parse_pairs(body, "body"))
+            .await
+            .map(Self)
     }
 }
 
-/// Reads the whole body of a request, once there is memory for it. Its maximum is the one of the route, and [`FREE_BYTES`] if the
-/// request has no caller.
+/// Reads the whole body of a request, once there is memory for it. Its maximum is the one of the
+/// route, and [`FREE_BYTES`] if the request has no caller.
 pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiError> {
     let (parts, body) = request.into_parts();
     let memory = parts.extensions.get::<BodyMemory>();
@@ -70,18 +73,23 @@ pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiErr
         None if bytes > FREE_BYTES => Err(ApiError::TooLarge),
         None => Ok(()),
     };
-    let declared =
-        parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let declared = parts
+        .headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     let declared: usize = declared.unwrap_or(0);
     let mut request = Request::new(body);
     // Has the maximum number of bytes.
     request.extensions_mut().clone_from(&parts.extensions);
     let body = request.into_limited_body();
-    let max = body.size_hint().upper().map_or(MAX_BODY_BYTES, |max| max.try_into().unwrap_or(MAX_BODY_BYTES));
+    let max = body.size_hint().upper().map_or(MAX_BODY_BYTES, |max| {
+        max.try_into().unwrap_or(MAX_BODY_BYTES)
+    });
     if declared > max.min(MAX_BODY_BYTES) {
         return Err(ApiError::TooLarge);
     }
-    // Before anything of it is read: of several bodies with a part of the memory each, none would be complete.
+    // Before anything of it is read: of several bodies with a part of the memory each, none would
+    // be complete.
     hold(declared).await?;
     let mut frames = body.into_data_stream();
     let mut body = Vec::with_capacity(declared);
@@ -106,13 +114,18 @@ fn to_body_error(error: axum::Error) -> ApiError {
 
 /// Parses a JSON value. `whole` is its name in errors.
 pub(crate) fn parse_value<T: DeserializeOwned>(value: Value, whole: &str) -> Result<T, ApiError> {
-    serde_path_to_error::deserialize(value).map_err(|error| malformed(error.path(), whole, error.inner()))
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| malformed(error.path(), whole, error.inner()))
 }
 
 /// Parses a JSON object. An empty body is `{}`.
 pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     check_count("body", body, MAX_VALUES)?;
-    let body = if body.trim_ascii().is_empty() { b"{}" } else { body };
+    let body = if body.trim_ascii().is_empty() {
+        b"{}"
+    } else {
+        body
+    };
     // Serde would accept an array of the fields' values too.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(malformed_body("must be a JSON object"));
@@ -120,7 +133,9 @@ pub(crate) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError
     let mut deserializer = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut deserializer)
         .map_err(|error| malformed(error.path(), "body", describe(error.inner())))?;
-    deserializer.end().map_err(|error| malformed_body(describe(&error)))?;
+    deserializer
+        .end()
+        .map_err(|error| malformed_body(describe(&error)))?;
     Ok(value)
 }
 
@@ -129,9 +144,15 @@ fn describe(error: &serde_json::Error) -> String {
     if error.is_data() {
         let text = error.to_string();
         // The place is that of the field.
-        return text.rsplit_once(" at line ").map_or(text.clone(), |(problem, _)| problem.to_owned());
+        return text
+            .rsplit_once(" at line ")
+            .map_or(text.clone(), |(problem, _)| problem.to_owned());
     }
-    format!("is not valid JSON from line {}, column {} on", error.line(), error.column())
+    format!(
+        "is not valid JSON from line {}, column {} on",
+        error.line(),
+        error.column()
+    )
 }
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameters<T> {
@@ -145,16 +166,22 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParameter
 /// Parses URL-encoded pairs. `whole` is their name in errors.
 fn parse_pairs<T: DeserializeOwned>(text: &[u8], whole: &str) -> Result<T, ApiError> {
     let pairs = serde_urlencoded::Deserializer::new(form_urlencoded::parse(text));
-    serde_path_to_error::deserialize(pairs).map_err(|error| malformed(error.path(), whole, error.inner()))
+    serde_path_to_error::deserialize(pairs)
+        .map_err(|error| malformed(error.path(), whole, error.inner()))
 }
 
 impl FromRequestParts<Arc<ServerState>> for ConversationPath {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, ApiError> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<ServerState>,
+    ) -> Result<Self, ApiError> {
         let parameters = RawPathParams::from_request_parts(parts, state).await;
         let parameters = parameters.map_err(|error| ApiError::invalid("conversation_id", error))?;
-        let id = parameters.iter().find_map(|(name, value)| (name == "id").then_some(value));
+        let id = parameters
+            .iter()
+            .find_map(|(name, value)| (name == "id").then_some(value));
         let id = id.unwrap_or_default().parse();
         let id = id.map_err(|error| ApiError::invalid("conversation_id", error))?;
         let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
@@ -167,17 +194,31 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestCaller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
-        parts.extensions.get().cloned().map(Self).ok_or(ApiError::NoKey)
+        parts
+            .extensions
+            .get()
+            .cloned()
+            .map(Self)
+            .ok_or(ApiError::NoKey)
     }
 }
 
 /// Returns the conversation that a part of a path names, which may be percent-encoded.
 pub(crate) fn parse_id(part: &str) -> Option<ConversationId> {
-    percent_encoding::percent_decode_str(part).decode_utf8().ok()?.parse().ok()
+    percent_encoding::percent_decode_str(part)
+        .decode_utf8()
+        .ok()?
+        .parse()
+        .ok()
 }
 
-/// Returns the error of a value that cannot be parsed. Its field is the name of the whole if it is about all of it.
-fn malformed(path: &serde_path_to_error::Path, whole: &str, problem: impl std::fmt::Display) -> ApiError {
+/// Returns the error of a value that cannot be parsed. Its field is the name of the whole if it is
+/// about all of it.
+fn malformed(
+    path: &serde_path_to_error::Path,
+    whole: &str,
+    problem: impl std::fmt::Display,
+) -> ApiError {
     let field = match path.to_string() {
         // Of the whole, or unknown because the text ends too early.
         field if [".", "?"].contains(&field.as_str()) => whole.to_owned(),
@@ -189,7 +230,11 @@ fn malformed(path: &serde_path_to_error::Path, whole: &str, problem: impl std::f
         Segment::Unknown => None,
     });
     let location = std::iter::once(whole.into()).chain(segments).collect();
-    ApiError::Malformed { field, problem: problem.to_string(), location }
+    ApiError::Malformed {
+        field,
+        problem: problem.to_string(),
+        location,
+    }
 }
 
 /// Returns the error of a body that is no JSON object.
@@ -221,7 +266,12 @@ mod tests {
         };
         assert_eq!(message(""), "body: missing field `name`");
         assert_eq!(message("name=a&name=b"), "body: duplicate field `name`");
-        assert_eq!(parse_pairs::<Sample>(b"name=a+b&x=1", "body").unwrap()._name, "a b");
+        assert_eq!(
+            parse_pairs::<Sample>(b"name=a+b&x=1", "body")
+                .unwrap()
+                ._name,
+            "a b"
+        );
     }
 
     #[test]
@@ -230,10 +280,22 @@ mod tests {
             Err(error) => error.to_string(),
             Ok(sample) => panic!("{sample:?}"),
         };
-        assert_eq!(message("{"), "body: is not valid JSON from line 1, column 1 on");
-        assert_eq!(message("{\"name\": \"a\",\n}"), "body: is not valid JSON from line 2, column 1 on");
-        assert_eq!(message("{\"name\": \"a\"} x"), "body: is not valid JSON from line 1, column 15 on");
-        assert_eq!(message("{\"name\": 1}"), "name: invalid type: integer `1`, expected a string");
+        assert_eq!(
+            message("{"),
+            "body: is not valid JSON from line 1, column 1 on"
+        );
+        assert_eq!(
+            message("{\"name\": \"a\",\n}"),
+            "body: is not valid JSON from line 2, column 1 on"
+        );
+        assert_eq!(
+            message("{\"name\": \"a\"} x"),
+            "body: is not valid JSON from line 1, column 15 on"
+        );
+        assert_eq!(
+            message("{\"name\": 1}"),
+            "name: invalid type: integer `1`, expected a string"
+        );
         assert_eq!(message("[]"), "body: must be a JSON object");
     }
 }

@@ -1,6 +1,8 @@
-//! Attempts to authenticate with a wrong key, per client. After some, the client has to wait, whatever key it sends.
+//! Attempts to authenticate with a wrong key, per client. After some, the client has to wait,
+//! whatever key it sends.
 //!
-//! Not the limiter of requests: that one cannot tell whether a client has to wait without counting an attempt.
+//! Not the limiter of requests: that one cannot tell whether a client has to wait without counting
+//! an attempt.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -54,12 +56,18 @@ impl FailedAttempts {
         if clients.len() >= MAX_CLIENTS && !clients.contains_key(&address) {
             clients.retain(|_, attempts| !attempts.remaining().is_zero());
             // Full of others that have just failed: the oldest may try again.
-            let oldest = clients.iter().min_by_key(|(_, attempts)| attempts.since).map(|(oldest, _)| *oldest);
+            let oldest = clients
+                .iter()
+                .min_by_key(|(_, attempts)| attempts.since)
+                .map(|(oldest, _)| *oldest);
             if let Some(oldest) = oldest.filter(|_| clients.len() >= MAX_CLIENTS) {
                 clients.remove(&oldest);
             }
         }
-        let new = Attempts { count: 0, since: Instant::now() };
+        let new = Attempts {
+            count: 0,
+            since: Instant::now(),
+        };
         let attempts = clients.entry(address).or_insert(new);
         if attempts.remaining().is_zero() {
             *attempts = new;
@@ -102,6 +110,9 @@ mod tests {
             tokio::time::advance(Duration::from_millis(1)).await;
         }
         assert_eq!(attempts.clients().len(), MAX_CLIENTS);
-        assert!(!attempts.clients().contains_key(&IpAddr::V4(0.into())), "the oldest is gone");
+        assert!(
+            !attempts.clients().contains_key(&IpAddr::V4(0.into())),
+            "the oldest is gone"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! Counts the values of a JSON text before it is parsed: `[],[],…` takes twenty times its length in memory, objects with one member
-//! a hundred times, and much time. Texts and pictures, which may be long, are one value each.
+//! Counts the values of a JSON text before it is parsed: `[],[],…` takes twenty times its length in
+//! memory, objects with one member a hundred times, and much time. Texts and pictures, which may be
+//! long, are one value each.
 
 use crate::error::ApiError;
 
@@ -9,7 +10,8 @@ pub(crate) const MAX_VALUES: usize = 100_000;
 /// Length of the parts after each of which the count is compared.
 const PART_BYTES: usize = 64 << 10;
 
-/// Counts the values in a text that arrives in parts. Of a text that is not JSON, the count has no meaning.
+/// Counts the values in a text that arrives in parts. Of a text that is not JSON, the count has no
+/// meaning.
 #[derive(Debug, Default)]
 pub(crate) struct ValueCounter {
     count: usize,
@@ -25,8 +27,8 @@ enum Position {
 }
 
 impl ValueCounter {
-    /// Counts the next part, and returns the maximum number of values so far: each one but the first follows a comma or an opening
-    /// bracket.
+    /// Counts the next part, and returns the maximum number of values so far: each one but the
+    /// first follows a comma or an opening bracket.
     pub(crate) fn add(&mut self, part: impl Iterator<Item = u8>) -> usize {
         for byte in part {
             self.position = match (&self.position, byte) {
@@ -50,8 +52,14 @@ impl ValueCounter {
 /// [`ApiError::Invalid`].
 pub(crate) fn check_count(field: &str, json: &[u8], max: usize) -> Result<(), ApiError> {
     let mut counter = ValueCounter::default();
-    if json.chunks(PART_BYTES).any(|part| counter.add(part.iter().copied()) > max) {
-        return Err(ApiError::invalid(field, format_args!("must have at most {max} values")));
+    if json
+        .chunks(PART_BYTES)
+        .any(|part| counter.add(part.iter().copied()) > max)
+    {
+        return Err(ApiError::invalid(
+            field,
+            format_args!("must have at most {max} values"),
+        ));
     }
     Ok(())
 }
@@ -73,9 +81,17 @@ mod tests {
             let counts = json.bytes().map(|byte| counter.add([byte].into_iter()));
             assert_eq!(counts.last(), Some(count), "{json} in parts");
         }
-        let many =
-            |length: usize| check_count("body", format!("[{}0]", "[],".repeat(length)).as_bytes(), 1000);
+        let many = |length: usize| {
+            check_count(
+                "body",
+                format!("[{}0]", "[],".repeat(length)).as_bytes(),
+                1000,
+            )
+        };
         assert!(many(400).is_ok());
-        assert_eq!(many(100_000).unwrap_err().to_string(), "body: must have at most 1000 values");
+        assert_eq!(
+            many(100_000).unwrap_err().to_string(),
+            "body: must have at most 1000 values"
+        );
     }
 }

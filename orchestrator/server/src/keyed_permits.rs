@@ -9,7 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Number of entries above which those without a permit are removed.
 const MIN_CLEANUP_SIZE: usize = 1024;
 
-/// Permits of each key. Not governor, which bounds a rate. The table has no more keys than have permits, and some more.
+/// Permits of each key. Not governor, which bounds a rate. The table has no more keys than have
+/// permits, and some more.
 pub(crate) struct KeyedPermits<K> {
     max_per_key: usize,
     table: Arc<Mutex<Table<K>>>,
@@ -17,22 +18,31 @@ pub(crate) struct KeyedPermits<K> {
 
 /// A blocking mutex guards it, because it is never held across an await.
 struct Table<K> {
-    /// Those without permits are removed when the table has grown to twice its size after the last clean-up, so that the cost
-    /// for each new key is constant.
+    /// Those without permits are removed when the table has grown to twice its size after the last
+    /// clean-up, so that the cost for each new key is constant.
     keys: HashMap<K, Arc<Semaphore>>,
     next_cleanup_size: usize,
 }
 
 impl<K> Clone for KeyedPermits<K> {
     fn clone(&self) -> Self {
-        Self { max_per_key: self.max_per_key, table: Arc::clone(&self.table) }
+        Self {
+            max_per_key: self.max_per_key,
+            table: Arc::clone(&self.table),
+        }
     }
 }
 
 impl<K: Eq + Hash> KeyedPermits<K> {
     pub(crate) fn new(max_per_key: usize) -> Self {
-        let table = Table { keys: HashMap::new(), next_cleanup_size: MIN_CLEANUP_SIZE };
-        Self { max_per_key, table: Arc::new(Mutex::new(table)) }
+        let table = Table {
+            keys: HashMap::new(),
+            next_cleanup_size: MIN_CLEANUP_SIZE,
+        };
+        Self {
+            max_per_key,
+            table: Arc::new(Mutex::new(table)),
+        }
     }
 
     /// Returns a permit. `None` if the key has as many as it may have.
@@ -60,7 +70,9 @@ impl<K: Eq + Hash> KeyedPermits<K> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if table.keys.len() >= table.next_cleanup_size {
             // Each permit, and each task that waits for one, has a reference.
-            table.keys.retain(|_, permits| Arc::strong_count(permits) > 1);
+            table
+                .keys
+                .retain(|_, permits| Arc::strong_count(permits) > 1);
             table.next_cleanup_size = MIN_CLEANUP_SIZE.max(2 * table.keys.len());
         }
         let new = || Arc::new(Semaphore::new(self.max_per_key));
@@ -75,7 +87,9 @@ mod tests {
     #[test]
     fn each_key_has_its_own_maximum() {
         let permits = KeyedPermits::new(2);
-        let mut held: Vec<_> = (0..2).map(|_| permits.try_acquire("one").unwrap()).collect();
+        let mut held: Vec<_> = (0..2)
+            .map(|_| permits.try_acquire("one").unwrap())
+            .collect();
         assert!(permits.try_acquire("one").is_none());
         held.push(permits.try_acquire("other").unwrap());
         drop(held.remove(0));

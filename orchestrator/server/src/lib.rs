@@ -1,17 +1,20 @@
-//! The host server: V0's REST API and socket.io, streams of events, OpenAI's API and an MCP endpoint, on the application layer.
+//! The host server: V0's REST API and socket.io, streams of events, OpenAI's API and an MCP
+//! endpoint, on the application layer.
 //!
-//! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes [`HostedConversations`]
-//! and the server's [`ServerConfig`]. The routes are in `routes`, their shapes in [`protocol::client_api`].
+//! Knows [`conversations`] and the types of [`engine`], and no adapter: the composition root passes
+//! [`HostedConversations`] and the server's [`ServerConfig`]. The routes are in `routes`, their
+//! shapes in [`protocol::client_api`].
 //!
-//! `/v1` is OpenAI's API, in which an agent is a model (`openai`), and `/mcp` an MCP server whose tools are conversations
-//! (`mcp_endpoint`).
+//! `/v1` is OpenAI's API, in which an agent is a model (`openai`), and `/mcp` an MCP server whose
+//! tools are conversations (`mcp_endpoint`).
 //!
-//! Every request to `/api`, `/v1` and `/mcp` needs the key of the operator or of a user, or the session of a browser that has
-//! signed in with it.
-//! A user sees only own conversations and settings: a conversation of another user is answered as one that does not exist, for
-//! which every route uses the extractor `ConversationPath`. The operator sees all conversations. Requests whose
-//! `Host` is not expected are rejected, and so are those from pages of other origins, so that a page in a browser cannot reach a
-//! server on the same machine. Programs in sandboxes that listen on a port are reached at host names of their own (`ports`).
+//! Every request to `/api`, `/v1` and `/mcp` needs the key of the operator or of a user, or the
+//! session of a browser that has signed in with it. A user sees only own conversations and
+//! settings: a conversation of another user is answered as one that does not exist, for which every
+//! route uses the extractor `ConversationPath`. The operator sees all conversations. Requests whose
+//! `Host` is not expected are rejected, and so are those from pages of other origins, so that a
+//! page in a browser cannot reach a server on the same machine. Programs in sandboxes that listen
+//! on a port are reached at host names of their own (`ports`).
 //!
 //! | route below `/api/conversations/{id}` | response |
 //! |---|---|
@@ -26,10 +29,11 @@
 //! | `POST submit-feedback` | the feedback, which is stored in the log, and the fields that V0's page shows |
 //! | `POST exp-config` | `false` |
 //!
-//! Those that read the workspace need a running conversation with a sandbox (409), and start nothing. `docs/v0-migration.md`
-//! lists how they differ from V0's.
+//! Those that read the workspace need a running conversation with a sandbox (409), and start
+//! nothing. `docs/v0-migration.md` lists how they differ from V0's.
 //!
-//! `GET /api/user/*` lists repositories, branches, tasks and microagents of git providers, with the user's stored tokens.
+//! `GET /api/user/*` lists repositories, branches, tasks and microagents of git providers, with the
+//! user's stored tokens.
 
 mod audit;
 mod auth;
@@ -147,11 +151,20 @@ impl Server {
         audit: Arc<dyn AuditStore>,
         config: ServerConfig,
     ) -> Self {
-        Self { state: Arc::new(ServerState::new(conversations, profiles, accounts, audit, config)) }
+        Self {
+            state: Arc::new(ServerState::new(
+                conversations,
+                profiles,
+                accounts,
+                audit,
+                config,
+            )),
+        }
     }
 
-    /// Serves requests until `shutdown` is cancelled: with TLS if there is a configuration. Then ends the streams, completes open
-    /// requests within a grace period, and returns. The conversations keep running.
+    /// Serves requests until `shutdown` is cancelled: with TLS if there is a configuration. Then
+    /// ends the streams, completes open requests within a grace period, and returns. The
+    /// conversations keep running.
     pub async fn serve(
         self,
         listener: TcpListener,
@@ -167,6 +180,9 @@ impl Server {
             ending.cancelled().await;
             streams.cancel();
         };
-        tokio::join!(connections::accept(router, listener, tls, proxies, shutdown), end_streams);
+        tokio::join!(
+            connections::accept(router, listener, tls, proxies, shutdown),
+            end_streams
+        );
     }
 }

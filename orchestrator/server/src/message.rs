@@ -1,4 +1,5 @@
-//! Bounds of what a user sends to an agent. It is in the memory of the server, of each stream and of each page of events.
+//! Bounds of what a user sends to an agent. It is in the memory of the server, of each stream and
+//! of each page of events.
 
 use protocol::action::MessageAction;
 
@@ -25,7 +26,10 @@ pub(crate) fn check_message(field: &str, message: &MessageAction) -> Result<(), 
 /// Checks the text of a message, or instructions.
 pub(crate) fn check_text(field: &str, text: &str) -> Result<(), ApiError> {
     if text.len() > MAX_TEXT_BYTES {
-        return Err(ApiError::invalid(field, format_args!("must have at most {MAX_TEXT_BYTES} bytes")));
+        return Err(ApiError::invalid(
+            field,
+            format_args!("must have at most {MAX_TEXT_BYTES} bytes"),
+        ));
     }
     Ok(())
 }

@@ -49,12 +49,17 @@ pub struct ServedRequest<'a> {
 pub struct ServerUsage {
     /// Number of open streams and sockets of events.
     pub open_streams: usize,
-    /// Number of conversations that run in this process, by the name of their agent's state. Only states that occur.
+    /// Number of conversations that run in this process, by the name of their agent's state. Only
+    /// states that occur.
     pub agent_states: BTreeMap<&'static str, usize>,
 }
 
 /// Records a request and the time until its response starts.
-pub(crate) async fn record(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+pub(crate) async fn record(
+    State(state): State<Arc<ServerState>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (started, method) = (Instant::now(), request.method().clone());
     let route = route(&state, &request).into_owned();
     let response = next.run(request).await;
@@ -96,9 +101,19 @@ pub(crate) async fn metrics(
         return Err(ApiError::NotOperator);
     }
     let conversations = state.conversations.conversations();
-    let mut usage = ServerUsage { open_streams: state.stream_count(), ..ServerUsage::default() };
-    for running in conversations.running().iter().filter_map(|id| state.conversations.state(id)) {
-        *usage.agent_states.entry(running.agent_state.as_str()).or_default() += 1;
+    let mut usage = ServerUsage {
+        open_streams: state.stream_count(),
+        ..ServerUsage::default()
+    };
+    for running in conversations
+        .running()
+        .iter()
+        .filter_map(|id| state.conversations.state(id))
+    {
+        *usage
+            .agent_states
+            .entry(running.agent_state.as_str())
+            .or_default() += 1;
     }
     let text = state.metrics.render(&usage).ok_or(ApiError::Metrics)?;
     Ok(([(header::CONTENT_TYPE, CONTENT_TYPE)], text).into_response())

@@ -1,8 +1,8 @@
-//! Which `Host`, `Origin` and `Sec-Fetch-*` headers are accepted. A page of another origin, or of a name that was rebound to this
-//! machine, must not reach the server through the user's browser.
+//! Which `Host`, `Origin` and `Sec-Fetch-*` headers are accepted. A page of another origin, or of a
+//! name that was rebound to this machine, must not reach the server through the user's browser.
 //!
-//! Browsers send no `Origin` with a `GET` for a picture or a script. They send `Sec-Fetch-Site` with it, but only to servers with
-//! HTTPS or at a name of the loopback interface.
+//! Browsers send no `Origin` with a `GET` for a picture or a script. They send `Sec-Fetch-Site`
+//! with it, but only to servers with HTTPS or at a name of the loopback interface.
 
 use std::sync::Arc;
 
@@ -39,8 +39,14 @@ pub struct AllowedHosts {
 impl AllowedHosts {
     /// Accepts these names, on any port. `*` accepts all.
     pub fn new(names: impl IntoIterator<Item = String>) -> Self {
-        let names: Vec<_> = names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
-        Self { is_any: names.iter().any(|name| name == "*"), names }
+        let names: Vec<_> = names
+            .into_iter()
+            .map(|name| name.to_ascii_lowercase())
+            .collect();
+        Self {
+            is_any: names.iter().any(|name| name == "*"),
+            names,
+        }
     }
 
     /// Checks a name of this server: a host name or an address, or `*` for any.
@@ -48,7 +54,9 @@ impl AllowedHosts {
     /// # Errors
     /// A text for the operator.
     pub fn parse_name(text: &str) -> Result<String, String> {
-        let is_host = text.parse::<Authority>().is_ok_and(|authority| authority.host() == text);
+        let is_host = text
+            .parse::<Authority>()
+            .is_ok_and(|authority| authority.host() == text);
         if is_host || text == "*" {
             Ok(text.to_owned())
         } else {
@@ -73,18 +81,23 @@ impl AllowedHosts {
     /// Whether a request was sent to an accepted name, and not by a page of another origin.
     fn accept_request(&self, request: &Request) -> bool {
         let host = host(request.uri(), request.headers());
-        // The address of a socket can have a key. A page that leads to many wrong ones would lock its visitor out.
+        // The address of a socket can have a key. A page that leads to many wrong ones would lock
+        // its visitor out.
         let is_link_to_socket = request.uri().path().starts_with(socket_io::PATH)
             && is_from_other_origin(request.headers())
             && is_navigation(request.headers());
-        !is_link_to_socket && host.is_some_and(|host| self.accept(&host) && is_same_origin(request, &host))
+        !is_link_to_socket
+            && host.is_some_and(|host| self.accept(&host) && is_same_origin(request, &host))
     }
 }
 
-/// Returns the host that a request was sent to. `None` if it is not clear, because proxies could choose another one of several.
+/// Returns the host that a request was sent to. `None` if it is not clear, because proxies could
+/// choose another one of several.
 pub(crate) fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut named = headers.get_all(header::HOST).iter();
-    let header = named.next().map(|host| host.to_str().ok()?.parse::<Authority>().ok());
+    let header = named
+        .next()
+        .map(|host| host.to_str().ok()?.parse::<Authority>().ok());
     let header = header.map(|host| host.filter(has_valid_port));
     match (uri.authority(), header, named.next()) {
         (None, Some(host), None) => host,
@@ -99,28 +112,40 @@ fn has_valid_port(authority: &Authority) -> bool {
     authority.as_str() == authority.host() || authority.port_u16().is_some()
 }
 
-/// Whether a request is not from a page of another origin than that of the host, except for a link to the host.
+/// Whether a request is not from a page of another origin than that of the host, except for a link
+/// to the host.
 pub(crate) fn is_same_origin(request: &Request, host: &Authority) -> bool {
     let headers = request.headers();
     let is_tls = Client::find(request.extensions()).is_some_and(|client| client.is_tls);
-    let has_own_origin = headers.get_all(header::ORIGIN).iter().all(|origin| is_own(origin, host, is_tls));
+    let has_own_origin = headers
+        .get_all(header::ORIGIN)
+        .iter()
+        .all(|origin| is_own(origin, host, is_tls));
     let is_link = is_navigation(headers) && [Method::GET, Method::HEAD].contains(request.method());
     has_own_origin && (!is_from_other_origin(headers) || is_link || is_web_socket(headers))
 }
 
-/// Whether an origin is that of the host. An encrypted request is not from a page that was not, because anyone between could have
-/// written that page. A plain one may be from a page of HTTPS: a proxy that is not trusted can have ended TLS.
+/// Whether an origin is that of the host. An encrypted request is not from a page that was not,
+/// because anyone between could have written that page. A plain one may be from a page of HTTPS: a
+/// proxy that is not trusted can have ended TLS.
 fn is_own(origin: &HeaderValue, host: &Authority, is_tls: bool) -> bool {
-    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    let origin = origin
+        .to_str()
+        .ok()
+        .and_then(|origin| origin.split_once("://"));
     origin.is_some_and(|(scheme, authority)| {
         let has_scheme = scheme == "https" || (scheme == "http" && !is_tls);
         has_scheme && authority.eq_ignore_ascii_case(host.as_str())
     })
 }
 
-/// Whether a browser reports that a page of another origin has sent a request. `none` is the user, who has entered the address.
+/// Whether a browser reports that a page of another origin has sent a request. `none` is the user,
+/// who has entered the address.
 fn is_from_other_origin(headers: &HeaderMap) -> bool {
-    !headers.get_all(FETCH_SITE).iter().all(|site| site == "same-origin" || site == "none")
+    !headers
+        .get_all(FETCH_SITE)
+        .iter()
+        .all(|site| site == "same-origin" || site == "none")
 }
 
 /// Whether a page sends a request, as far as browsers report it.
@@ -128,14 +153,21 @@ pub(crate) fn is_from_page(headers: &HeaderMap) -> bool {
     headers.contains_key(FETCH_SITE) || headers.contains_key(header::ORIGIN)
 }
 
-/// Whether a browser opens an address in a window or a frame, where a page of another origin cannot read it.
+/// Whether a browser opens an address in a window or a frame, where a page of another origin cannot
+/// read it.
 fn is_navigation(headers: &HeaderMap) -> bool {
-    headers.get(FETCH_MODE).is_some_and(|mode| mode == "navigate")
+    headers
+        .get(FETCH_MODE)
+        .is_some_and(|mode| mode == "navigate")
 }
 
-/// Whether a page opens a WebSocket, which always has an `Origin`. To some browsers, its scheme makes it another site than its page.
+/// Whether a page opens a WebSocket, which always has an `Origin`. To some browsers, its scheme
+/// makes it another site than its page.
 fn is_web_socket(headers: &HeaderMap) -> bool {
-    headers.get(FETCH_MODE).is_some_and(|mode| mode == "websocket") && headers.contains_key(header::ORIGIN)
+    headers
+        .get(FETCH_MODE)
+        .is_some_and(|mode| mode == "websocket")
+        && headers.contains_key(header::ORIGIN)
 }
 
 /// Rejects requests to other names and from other origins.
@@ -163,8 +195,9 @@ mod tests {
 
     fn request(uri: &str, headers: &[(HeaderName, &str)]) -> Request {
         let request = Request::builder().uri(uri);
-        let request =
-            headers.iter().fold(request, |request, (name, value)| request.header(name.clone(), *value));
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(name.clone(), *value)
+        });
         request.body(Body::empty()).unwrap()
     }
 
@@ -186,8 +219,14 @@ mod tests {
 
     #[test]
     fn own_names_are_accepted_on_any_port() {
-        for host in ["localhost", "localhost:3000", "127.0.0.1:1", "[::1]:80", "example.org", "EXAMPLE.org:8"]
-        {
+        for host in [
+            "localhost",
+            "localhost:3000",
+            "127.0.0.1:1",
+            "[::1]:80",
+            "example.org",
+            "EXAMPLE.org:8",
+        ] {
             assert!(accepts(host, None), "{host}");
             assert!(accepts(host, Some(&format!("http://{host}"))), "{host}");
         }
@@ -213,17 +252,32 @@ mod tests {
 
     #[test]
     fn other_names_and_origins_are_rejected() {
-        for host in
-            ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "", "a b", "10.0.0.1"]
-        {
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost@evil.example",
+            "",
+            "a b",
+            "10.0.0.1",
+        ] {
             assert!(!accepts(host, None), "{host}");
         }
-        for host in ["localhost:", "localhost:http", "localhost:99999", "[::1]:-1", "localhost:80:80"] {
+        for host in [
+            "localhost:",
+            "localhost:http",
+            "localhost:99999",
+            "[::1]:-1",
+            "localhost:80:80",
+        ] {
             assert!(!accepts(host, None), "{host}");
         }
-        for origin in
-            ["http://evil.example", "http://localhost:3001", "null", "", "http://localhost:3000@evil"]
-        {
+        for origin in [
+            "http://evil.example",
+            "http://localhost:3001",
+            "null",
+            "",
+            "http://localhost:3000@evil",
+        ] {
             assert!(!accepts("localhost:3000", Some(origin)), "{origin}");
         }
     }
@@ -236,7 +290,11 @@ mod tests {
             hosts.accept_request(&request(uri, &headers))
         };
         assert!(accepts("/", &["a"]) && accepts("http://a/", &["a"]) && accepts("http://a/", &[]));
-        assert!(!accepts("/", &["a", "b"]) && !accepts("/", &["a", "a"]) && !accepts("http://a/", &["b"]));
+        assert!(
+            !accepts("/", &["a", "b"])
+                && !accepts("/", &["a", "a"])
+                && !accepts("http://a/", &["b"])
+        );
     }
 
     #[test]
@@ -247,40 +305,85 @@ mod tests {
     #[test]
     fn every_origin_of_a_request_is_compared() {
         let host = Authority::from_static("localhost");
-        let [own, other] = ["http://localhost", "http://evil.example"].map(|value| (header::ORIGIN, value));
-        assert!(is_same_origin(&request("/", std::slice::from_ref(&own)), &host));
-        assert!(!is_same_origin(&request("/", &[own.clone(), other.clone()]), &host));
+        let [own, other] =
+            ["http://localhost", "http://evil.example"].map(|value| (header::ORIGIN, value));
+        assert!(is_same_origin(
+            &request("/", std::slice::from_ref(&own)),
+            &host
+        ));
+        assert!(!is_same_origin(
+            &request("/", &[own.clone(), other.clone()]),
+            &host
+        ));
         assert!(!is_same_origin(&request("/", &[other, own]), &host));
     }
 
     #[test]
     fn other_page_may_only_link_to_what_is_no_socket() {
         let accepts = |method: Method, path, site, mode, origin: Option<&'static str>| {
-            let mut headers = vec![(header::HOST, "localhost"), (FETCH_SITE, site), (FETCH_MODE, mode)];
+            let mut headers = vec![
+                (header::HOST, "localhost"),
+                (FETCH_SITE, site),
+                (FETCH_MODE, mode),
+            ];
             headers.extend(origin.map(|origin| (header::ORIGIN, origin)));
             let mut request = request(path, &headers);
             *request.method_mut() = method;
             AllowedHosts::default().accept_request(&request)
         };
-        let (socket, own) = ("/socket.io/?session_api_key=wrong", Some("http://localhost"));
+        let (socket, own) = (
+            "/socket.io/?session_api_key=wrong",
+            Some("http://localhost"),
+        );
         for site in ["cross-site", "same-site"] {
             assert!(accepts(Method::GET, "/", site, "navigate", None), "{site}");
             assert!(accepts(Method::HEAD, "/", site, "navigate", None), "{site}");
             assert!(!accepts(Method::POST, "/", site, "navigate", own), "{site}");
-            assert!(!accepts(Method::GET, socket, site, "navigate", None), "{site}");
+            assert!(
+                !accepts(Method::GET, socket, site, "navigate", None),
+                "{site}"
+            );
             for mode in ["no-cors", "cors", "same-origin", "websocket", ""] {
-                assert!(!accepts(Method::GET, "/", site, mode, None), "{site} {mode}");
-                assert!(!accepts(Method::GET, socket, site, mode, None), "{site} {mode}");
+                assert!(
+                    !accepts(Method::GET, "/", site, mode, None),
+                    "{site} {mode}"
+                );
+                assert!(
+                    !accepts(Method::GET, socket, site, mode, None),
+                    "{site} {mode}"
+                );
             }
-            assert!(accepts(Method::GET, socket, site, "websocket", own), "{site}");
-            assert!(!accepts(Method::GET, socket, site, "websocket", Some("http://evil.example")), "{site}");
+            assert!(
+                accepts(Method::GET, socket, site, "websocket", own),
+                "{site}"
+            );
+            assert!(
+                !accepts(
+                    Method::GET,
+                    socket,
+                    site,
+                    "websocket",
+                    Some("http://evil.example")
+                ),
+                "{site}"
+            );
         }
         for site in ["same-origin", "none"] {
-            for (path, mode) in [("/", "no-cors"), ("/", "navigate"), (socket, "cors"), (socket, "websocket")]
-            {
-                assert!(accepts(Method::GET, path, site, mode, None), "{site} {mode}");
+            for (path, mode) in [
+                ("/", "no-cors"),
+                ("/", "navigate"),
+                (socket, "cors"),
+                (socket, "websocket"),
+            ] {
+                assert!(
+                    accepts(Method::GET, path, site, mode, None),
+                    "{site} {mode}"
+                );
             }
-            assert!(accepts(Method::POST, "/sign-in", site, "navigate", own), "{site}");
+            assert!(
+                accepts(Method::POST, "/sign-in", site, "navigate", own),
+                "{site}"
+            );
         }
     }
 }

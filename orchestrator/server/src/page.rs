@@ -1,4 +1,5 @@
-//! A web page of the operator's choice, such as a build of V0's front end, and the sign-in that gives it a session.
+//! A web page of the operator's choice, such as a build of V0's front end, and the sign-in that
+//! gives it a session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -85,11 +86,15 @@ async fn file_or_page(State(state): State<Arc<ServerState>>, request: Request) -
         Some(folder) => find_file(folder, request.uri().path()).await,
         None => None,
     };
-    let Some(file) = file else { return page(State(state), request).await };
+    let Some(file) = file else {
+        return page(State(state), request).await;
+    };
     match ServeFile::new(file).try_call(request).await {
         Ok(mut response) => {
             // Copies of a browser are used while the file has not changed.
-            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+            response
+                .headers_mut()
+                .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
             response.map(Body::new)
         }
         Err(error) => {
@@ -99,31 +104,55 @@ async fn file_or_page(State(state): State<Arc<ServerState>>, request: Request) -
     }
 }
 
-/// Returns the regular file for a path. `None` for hidden files, and for links to them or out of the folder.
+/// Returns the regular file for a path. `None` for hidden files, and for links to them or out of
+/// the folder.
 async fn find_file(folder: &Path, path: &str) -> Option<PathBuf> {
-    let is_name =
-        |name: &str| !name.is_empty() && !name.starts_with('.') && !name.contains(['%', '\\', '\0']);
-    let path = path.strip_prefix('/').filter(|path| path.split('/').all(is_name))?;
+    let is_name = |name: &str| {
+        !name.is_empty() && !name.starts_with('.') && !name.contains(['%', '\\', '\0'])
+    };
+    let path = path
+        .strip_prefix('/')
+        .filter(|path| path.split('/').all(is_name))?;
     let folder = tokio::fs::canonicalize(folder).await.ok()?;
     let file = tokio::fs::canonicalize(folder.join(path)).await.ok()?;
     // A pipe would never end.
-    let is_file = tokio::fs::metadata(&file).await.is_ok_and(|metadata| metadata.is_file());
-    let is_shown = |path: &Path| !path.iter().any(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_file = tokio::fs::metadata(&file)
+        .await
+        .is_ok_and(|metadata| metadata.is_file());
+    let is_shown = |path: &Path| {
+        !path
+            .iter()
+            .any(|name| name.as_encoded_bytes().starts_with(b"."))
+    };
     (is_file && file.strip_prefix(&folder).is_ok_and(is_shown)).then_some(file)
 }
 
-/// The page. Without a session, leads to the sign-in. It is read for each request, because a new build has other scripts.
+/// The page. Without a session, leads to the sign-in. It is read for each request, because a new
+/// build has other scripts.
 async fn page(State(state): State<Arc<ServerState>>, request: Request) -> Response {
     if let Some(host) = request.extensions().get::<SignInHost>() {
-        let path = request.uri().path_and_query().map_or("/", PathAndQuery::as_str);
+        let path = request
+            .uri()
+            .path_and_query()
+            .map_or("/", PathAndQuery::as_str);
         return Redirect::to(&host.url(&state.base_path, path)).into_response();
     }
-    match auth::find_session(&state, Client::find(request.extensions()), request.headers()).await {
+    match auth::find_session(
+        &state,
+        Client::find(request.extensions()),
+        request.headers(),
+    )
+    .await
+    {
         Ok(Some(_)) => {}
         Ok(None) => return Redirect::to(&format!("{}/sign-in", state.base_path)).into_response(),
         Err(error) => return error.into_response(),
     }
-    let path = state.page_folder.as_deref().unwrap_or(Path::new("")).join("index.html");
+    let path = state
+        .page_folder
+        .as_deref()
+        .unwrap_or(Path::new(""))
+        .join("index.html");
     let html = match tokio::fs::read_to_string(&path).await {
         Ok(html) => html,
         Err(error) => {
@@ -132,12 +161,18 @@ async fn page(State(state): State<Arc<ServerState>>, request: Request) -> Respon
         }
     };
     let policy = page_policy(&html, &state.page_sources, &state.port_hosts);
-    ([(header::CONTENT_SECURITY_POLICY, policy), (header::CACHE_CONTROL, "no-store".to_owned())], Html(html))
+    (
+        [
+            (header::CONTENT_SECURITY_POLICY, policy),
+            (header::CACHE_CONTROL, "no-store".to_owned()),
+        ],
+        Html(html),
+    )
         .into_response()
 }
 
-/// Returns the policy of a page. Pictures of hosts that are not among the sources are refused, because events could send data to
-/// them.
+/// Returns the policy of a page. Pictures of hosts that are not among the sources are refused,
+/// because events could send data to them.
 fn page_policy(html: &str, sources: &[PageSource], ports: &PortHosts) -> String {
     let scripts = script_sources(html);
     let others: String = sources.iter().map(|source| format!(" {source}")).collect();
@@ -148,7 +183,8 @@ fn page_policy(html: &str, sources: &[PageSource], ports: &PortHosts) -> String 
     )
 }
 
-/// Returns the sources of the scripts in a page, for its policy. A script that is not found is not run.
+/// Returns the sources of the scripts in a page, for its policy. A script that is not found is not
+/// run.
 fn script_sources(html: &str) -> String {
     let mut tokens = DefaultEmitter::default();
     // The content of a script is text.
@@ -157,7 +193,9 @@ fn script_sources(html: &str) -> String {
     for Ok(token) in Tokenizer::new_with_emitter(html, tokens) {
         match token {
             Token::StartTag(tag) => script = (*tag.name == b"script"[..]).then(Vec::new),
-            Token::String(text) => script.iter_mut().for_each(|script| script.extend_from_slice(&text)),
+            Token::String(text) => script
+                .iter_mut()
+                .for_each(|script| script.extend_from_slice(&text)),
             Token::EndTag(_) => {
                 let script = script.take().filter(|script| !script.is_empty());
                 let source = script.map(|script| STANDARD.encode(digest(&SHA256, &script)));
@@ -174,7 +212,9 @@ async fn sign_in_form(
     host: Option<Extension<SignInHost>>,
 ) -> Response {
     match host {
-        Some(Extension(host)) => Redirect::to(&host.url(&state.base_path, "/sign-in")).into_response(),
+        Some(Extension(host)) => {
+            Redirect::to(&host.url(&state.base_path, "/sign-in")).into_response()
+        }
         None => sign_in_page(StatusCode::OK, ""),
     }
 }
@@ -193,7 +233,10 @@ async fn sign_in(
     let caller = match auth::check_key(&state, Some(client), key.as_bytes()).await {
         Ok(caller) => caller,
         Err(ApiError::WrongKey) => {
-            return Ok(sign_in_page(StatusCode::UNAUTHORIZED, "This is not a key of the server."));
+            return Ok(sign_in_page(
+                StatusCode::UNAUTHORIZED,
+                "This is not a key of the server.",
+            ));
         }
         Err(ApiError::TooManyWrongKeys(_)) => {
             return Ok(sign_in_page(
@@ -205,7 +248,10 @@ async fn sign_in(
     };
     let token = state.authenticator.start_session(&caller).await?;
     let cookie = cookies::start_session(&token, client.is_tls, &state.base_path).to_string();
-    let response = ([(header::SET_COOKIE, cookie)], Redirect::to(&format!("{}/", state.base_path)));
+    let response = (
+        [(header::SET_COOKIE, cookie)],
+        Redirect::to(&format!("{}/", state.base_path)),
+    );
     Ok((Extension(caller), response).into_response())
 }
 
@@ -220,7 +266,10 @@ async fn sign_out(
         state.authenticator.end_session(token.as_bytes()).await?;
     }
     let cookie = cookies::end_session(client.is_tls, &state.base_path).to_string();
-    let response = ([(header::SET_COOKIE, cookie)], Redirect::to(&format!("{}/sign-in", state.base_path)));
+    let response = (
+        [(header::SET_COOKIE, cookie)],
+        Redirect::to(&format!("{}/sign-in", state.base_path)),
+    );
     Ok((caller.map(Extension), response).into_response())
 }
 
@@ -234,7 +283,12 @@ async fn sign_out_form() -> Response {
 
 fn form_page(status: StatusCode, html: String) -> Response {
     let policy = HeaderValue::from_static(SIGN_IN_POLICY);
-    (status, [(header::CONTENT_SECURITY_POLICY, policy)], Html(html)).into_response()
+    (
+        status,
+        [(header::CONTENT_SECURITY_POLICY, policy)],
+        Html(html),
+    )
+        .into_response()
 }
 
 #[cfg(test)]
@@ -243,17 +297,20 @@ mod tests {
 
     #[test]
     fn only_the_scripts_of_the_page_are_allowed() {
-        let html = "<script src=a.js></script><script>a</script><script type=module>b</script><script>c";
-        let [a, b] =
-            ["ypeBEsobvcr6wjGzmiPcTaeG7/gUfE5yuYB3ha/uSLs=", "PiPoFgA5WUoziU9lZOGxNIu9egCI1CxKy3PurtWcAJ0="];
+        let html =
+            "<script src=a.js></script><script>a</script><script type=module>b</script><script>c";
+        let [a, b] = [
+            "ypeBEsobvcr6wjGzmiPcTaeG7/gUfE5yuYB3ha/uSLs=",
+            "PiPoFgA5WUoziU9lZOGxNIu9egCI1CxKy3PurtWcAJ0=",
+        ];
         assert_eq!(script_sources(html), format!(" 'sha256-{a}' 'sha256-{b}'"));
         assert_eq!(script_sources("<p>text"), "");
     }
 
     #[test]
     fn sources_are_added_to_what_the_page_loads() {
-        let sources =
-            ["https://cdn.example.com/vs/", "https://*.example.org"].map(|source| source.parse().unwrap());
+        let sources = ["https://cdn.example.com/vs/", "https://*.example.org"]
+            .map(|source| source.parse().unwrap());
         let ports = PortHosts::localhost(false, 3000);
         let policy = page_policy("<p>text", &sources, &ports);
         let directives: Vec<_> = policy.split("; ").collect();

@@ -21,8 +21,11 @@ impl FromStr for PageSource {
 
     fn from_str(text: &str) -> Result<Self, InvalidPageSource> {
         // Some of them would end the source or the directive, and a URL keeps them.
-        let is_allowed = |character: char| character.is_ascii_graphic() && !";,'\"\\".contains(character);
-        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        let is_allowed =
+            |character: char| character.is_ascii_graphic() && !";,'\"\\".contains(character);
+        let rest = text
+            .strip_prefix("https://")
+            .or_else(|| text.strip_prefix("http://"));
         // A URL has more slashes removed.
         let has_host = rest.is_some_and(|rest| !rest.starts_with('/'));
         let url = Url::parse(text).map_err(|_| InvalidPageSource)?;
@@ -54,7 +57,10 @@ mod tests {
             ("https://cdn.example.com", "https://cdn.example.com/"),
             ("http://localhost:8080/a/", "http://localhost:8080/a/"),
             ("https://*.example.com", "https://*.example.com/"),
-            ("https://cdn.example.com/npm/a@1.2/vs/", "https://cdn.example.com/npm/a@1.2/vs/"),
+            (
+                "https://cdn.example.com/npm/a@1.2/vs/",
+                "https://cdn.example.com/npm/a@1.2/vs/",
+            ),
         ] {
             assert_eq!(text.parse::<PageSource>().unwrap().to_string(), source);
         }

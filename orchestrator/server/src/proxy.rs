@@ -26,7 +26,10 @@ impl Upgrade {
     /// Takes the request for another protocol from a request. `None` if it has none.
     pub(crate) fn take(request: &mut Request) -> Option<Self> {
         let protocol = request.headers().get(header::UPGRADE)?.clone();
-        Some(Self { protocol, client: hyper::upgrade::on(request) })
+        Some(Self {
+            protocol,
+            client: hyper::upgrade::on(request),
+        })
     }
 
     /// Sets the headers of the request for the protocol.
@@ -58,8 +61,14 @@ pub(crate) fn remove_connection(headers: &mut HeaderMap) {
     if headers.contains_key(header::TRANSFER_ENCODING) {
         headers.remove(header::CONTENT_LENGTH);
     }
-    let named = headers.get_all(header::CONNECTION).iter().filter_map(|names| names.to_str().ok());
-    let named: Vec<_> = named.flat_map(|names| names.split(',')).map(|name| name.trim().to_owned()).collect();
+    let named = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|names| names.to_str().ok());
+    let named: Vec<_> = named
+        .flat_map(|names| names.split(','))
+        .map(|name| name.trim().to_owned())
+        .collect();
     for name in named {
         headers.remove(name);
     }

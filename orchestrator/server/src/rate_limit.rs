@@ -1,4 +1,5 @@
-//! The rate of requests per client: above the limit they are delayed, above twice the limit rejected, as in V0.
+//! The rate of requests per client: above the limit they are delayed, above twice the limit
+//! rejected, as in V0.
 //!
 //! The table of clients is bounded. While it is full, all clients share one entry.
 
@@ -28,11 +29,13 @@ const DELAY: Duration = Duration::from_secs(1);
 /// Interval at which a full table is searched for clients that have sent nothing for a while.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Paths that are not limited: probes of orchestrators, and the parts of a page, which a browser requests together.
+/// Paths that are not limited: probes of orchestrators, and the parts of a page, which a browser
+/// requests together.
 const UNLIMITED_PATHS: [&str; 5] = ["/alive", "/health", "/ready", "/metrics", "/server_info"];
 const UNLIMITED_FOLDER: &str = "/assets/";
 
-/// Maximum number of requests per second and client before they are delayed. Above twice as many, they are rejected.
+/// Maximum number of requests per second and client before they are delayed. Above twice as many,
+/// they are rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestRate(NonZeroU32);
 
@@ -65,14 +68,20 @@ enum Decision {
 pub(crate) struct RateLimits {
     delaying: Limiter,
     rejecting: Limiter,
-    /// When the table was last searched. A blocking mutex, because it is never held across an await.
+    /// When the table was last searched. A blocking mutex, because it is never held across an
+    /// await.
     cleaned_at: Mutex<Instant>,
 }
 
 impl RateLimits {
     pub(crate) fn new(RequestRate(rate): RequestRate) -> Self {
-        let limiter =
-            |rate| RateLimiter::new(Quota::per_second(rate), DashMapStateStore::default(), MonotonicClock);
+        let limiter = |rate| {
+            RateLimiter::new(
+                Quota::per_second(rate),
+                DashMapStateStore::default(),
+                MonotonicClock,
+            )
+        };
         Self {
             delaying: limiter(rate),
             rejecting: limiter(rate.saturating_add(rate.get())),
@@ -85,7 +94,11 @@ impl RateLimits {
         if self.rejecting.check_key(&bucket).is_err() {
             return Decision::Reject;
         }
-        if self.delaying.check_key(&bucket).is_ok() { Decision::Serve } else { Decision::Delay }
+        if self.delaying.check_key(&bucket).is_ok() {
+            Decision::Serve
+        } else {
+            Decision::Delay
+        }
     }
 
     fn bucket(&self, address: IpAddr) -> Bucket {
@@ -98,7 +111,9 @@ impl RateLimits {
 
     /// Removes clients that have sent nothing for a while.
     fn clean_up(&self) {
-        let Ok(mut cleaned_at) = self.cleaned_at.try_lock() else { return };
+        let Ok(mut cleaned_at) = self.cleaned_at.try_lock() else {
+            return;
+        };
         if cleaned_at.elapsed() >= CLEANUP_INTERVAL {
             self.delaying.retain_recent();
             self.rejecting.retain_recent();
@@ -107,11 +122,14 @@ impl RateLimits {
     }
 }
 
-/// Returns the part of an address by which clients are counted. A client of IPv6 usually has a whole /64.
+/// Returns the part of an address by which clients are counted. A client of IPv6 usually has a
+/// whole /64.
 pub(crate) fn client_network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)))
+        }
     }
 }
 
@@ -125,7 +143,9 @@ pub(crate) async fn limit(
     let is_unlimited = UNLIMITED_PATHS.contains(&path) || path.starts_with(UNLIMITED_FOLDER);
     let limits = state.rate_limits.as_ref().filter(|_| !is_unlimited);
     let client = Client::find(request.extensions()).zip(limits);
-    match client.map_or(Decision::Serve, |(client, limits)| limits.decide(client.address)) {
+    match client.map_or(Decision::Serve, |(client, limits)| {
+        limits.decide(client.address)
+    }) {
         Decision::Serve => {}
         Decision::Delay => sleep(DELAY).await,
         Decision::Reject => return Err(ApiError::TooManyRequests),
@@ -147,12 +167,18 @@ mod tests {
         for number in 11..=20 {
             let decision = limits.decide(one);
             // A slow machine may have taken so long that another one is allowed.
-            assert!([Decision::Delay, Decision::Serve].contains(&decision), "{number}: {decision:?}");
+            assert!(
+                [Decision::Delay, Decision::Serve].contains(&decision),
+                "{number}: {decision:?}"
+            );
         }
         let later: Vec<_> = (0..20).map(|_| limits.decide(one)).collect();
         assert!(later.contains(&Decision::Reject), "{later:?}");
         assert_eq!(limits.decide(other), Decision::Serve);
-        assert_eq!(client_network("2001:db8:1:2:3:4:5:6".parse().unwrap()).to_string(), "2001:db8:1:2::");
+        assert_eq!(
+            client_network("2001:db8:1:2:3:4:5:6".parse().unwrap()).to_string(),
+            "2001:db8:1:2::"
+        );
     }
 
     #[test]
@@ -161,7 +187,15 @@ mod tests {
         for number in 0..MAX_CLIENTS as u32 + 1000 {
             limits.decide(IpAddr::V4(number.into()));
         }
-        assert!(limits.rejecting.len() <= MAX_CLIENTS + 1, "{}", limits.rejecting.len());
-        assert_eq!(limits.decide("1.2.3.4".parse().unwrap()), Decision::Reject, "shared with the others");
+        assert!(
+            limits.rejecting.len() <= MAX_CLIENTS + 1,
+            "{}",
+            limits.rejecting.len()
+        );
+        assert_eq!(
+            limits.decide("1.2.3.4".parse().unwrap()),
+            Decision::Reject,
+            "shared with the others"
+        );
     }
 }

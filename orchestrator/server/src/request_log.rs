@@ -17,7 +17,8 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 #[derive(Debug, Clone)]
 struct RequestId(String);
 
-/// Assigns an id to a request. A response of another host, or of a program in a sandbox, may have one already.
+/// Assigns an id to a request. A response of another host, or of a program in a sandbox, may have
+/// one already.
 pub(crate) async fn assign_id(mut request: Request, next: Next) -> Response {
     let id = Uuid::now_v7().simple().to_string();
     let header = HeaderValue::from_str(&id);

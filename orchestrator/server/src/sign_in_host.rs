@@ -1,8 +1,9 @@
 //! The name of this machine at which browsers sign in: `glovebox.localhost`.
 //!
-//! Browsers ignore ports when they send cookies. With a session at `localhost` or `127.0.0.1`, each program that listens there would get
-//! it, such as a development server that an agent has written. Sessions of connections without TLS thus exist only at a name of
-//! their own, which browsers resolve to their machine. Requests with a key need no such name.
+//! Browsers ignore ports when they send cookies. With a session at `localhost` or `127.0.0.1`, each
+//! program that listens there would get it, such as a development server that an agent has written.
+//! Sessions of connections without TLS thus exist only at a name of their own, which browsers
+//! resolve to their machine. Requests with a key need no such name.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ use crate::cookies::{self, SESSION_COOKIE};
 use crate::origin::{self, OWN_LOOPBACK_NAME};
 use crate::state::ServerState;
 
-/// Where browsers sign in. In the extensions of requests that were sent to a name that other programs share.
+/// Where browsers sign in. In the extensions of requests that were sent to a name that other
+/// programs share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SignInHost {
     /// `None` if the client has named none.
@@ -31,7 +33,8 @@ impl SignInHost {
     }
 }
 
-/// Returns the address at which browsers of this machine open the page of a server without a certificate.
+/// Returns the address at which browsers of this machine open the page of a server without a
+/// certificate.
 pub fn page_url(port: u16, base: &BasePath) -> String {
     SignInHost { port: Some(port) }.url(base, "/")
 }
@@ -43,11 +46,13 @@ pub(crate) async fn require(
     next: Next,
 ) -> Response {
     let is_tls = Client::find(request.extensions()).is_some_and(|client| client.is_tls);
-    let host =
-        origin::host(request.uri(), request.headers()).filter(|host| state.allowed_hosts.is_shared(host));
+    let host = origin::host(request.uri(), request.headers())
+        .filter(|host| state.allowed_hosts.is_shared(host));
     if let Some(host) = host.filter(|_| !is_tls) {
         cookies::remove(request.headers_mut(), &[SESSION_COOKIE]);
-        request.extensions_mut().insert(SignInHost { port: host.port_u16() });
+        request.extensions_mut().insert(SignInHost {
+            port: host.port_u16(),
+        });
     }
     next.run(request).await
 }

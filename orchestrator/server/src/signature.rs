@@ -18,10 +18,14 @@ impl TimedSignatures {
         self.sign_until(purpose, seconds_from_now(lifetime))
     }
 
-    /// Returns a signature that is the same during a period, and valid until the end of the next one.
+    /// Returns a signature that is the same during a period, and valid until the end of the next
+    /// one.
     pub(crate) fn sign_for_period(&self, purpose: &str, period: Duration) -> String {
         let seconds = period.as_secs().max(1);
-        self.sign_until(purpose, (seconds_from_now(Duration::ZERO) / seconds + 2) * seconds)
+        self.sign_until(
+            purpose,
+            (seconds_from_now(Duration::ZERO) / seconds + 2) * seconds,
+        )
     }
 
     fn sign_until(&self, purpose: &str, end: u64) -> String {
@@ -36,8 +40,12 @@ impl TimedSignatures {
 
     /// Whether a signature is valid for a purpose, or was within this time.
     pub(crate) fn was_valid(&self, purpose: &str, signature: &str, within: Duration) -> bool {
-        let Some((end, signature)) = signature.split_once('.') else { return false };
-        let (Ok(end), Ok(signature)) = (end.parse(), hex::decode(signature)) else { return false };
+        let Some((end, signature)) = signature.split_once('.') else {
+            return false;
+        };
+        let (Ok(end), Ok(signature)) = (end.parse(), hex::decode(signature)) else {
+            return false;
+        };
         let is_signed = hmac::verify(&self.0, message(purpose, end).as_bytes(), &signature).is_ok();
         is_signed && end.saturating_add(within.as_secs()) > seconds_from_now(Duration::ZERO)
     }
@@ -48,7 +56,9 @@ fn message(purpose: &str, end: u64) -> String {
 }
 
 fn seconds_from_now(delay: Duration) -> u64 {
-    (SystemTime::now() + delay).duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    (SystemTime::now() + delay)
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The frames that a client sends over a WebSocket, before socketioxide buffers and parses them: it has one maximum for the length of
-//! a message, and parses each on the thread that serves other clients too. A socket that exceeds a limit is closed.
+//! The frames that a client sends over a WebSocket, before socketioxide buffers and parses them: it
+//! has one maximum for the length of a message, and parses each on the thread that serves other
+//! clients too. A socket that exceeds a limit is closed.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -22,7 +23,8 @@ const FRAME_INTERVAL: Duration = Duration::from_millis(20);
 /// Number of frames that may arrive together: browsers send a long message in many.
 const MAX_FRAME_BURST: u32 = 256;
 
-/// A connection whose messages have a maximum length and number of values, a part of the memory of their user, and a maximum rate.
+/// A connection whose messages have a maximum length and number of values, a part of the memory of
+/// their user, and a maximum rate.
 pub(crate) struct BoundedFrames<S> {
     stream: S,
     scanner: FrameScanner,
@@ -33,7 +35,8 @@ pub(crate) struct BoundedFrames<S> {
     permits: Vec<InputPermit>,
     /// When the next frame is due at the maximum rate.
     next_frame_at: Instant,
-    /// What precedes the next read: the client has sent too many frames, or needs memory for its message.
+    /// What precedes the next read: the client has sent too many frames, or needs memory for its
+    /// message.
     waiting: Option<BoxFuture<'static, Result<InputPermit, ApiError>>>,
 }
 
@@ -44,7 +47,10 @@ impl<S> BoundedFrames<S> {
         memory: Arc<InputMemory>,
         user: Option<UserId>,
     ) -> Self {
-        let scanner = FrameScanner { max_message_bytes: max_message_bytes as u64, ..FrameScanner::default() };
+        let scanner = FrameScanner {
+            max_message_bytes: max_message_bytes as u64,
+            ..FrameScanner::default()
+        };
         Self {
             stream,
             scanner,
@@ -100,7 +106,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for BoundedFrames<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedFrames<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -125,7 +135,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedFrames<S> {
     }
 }
 
-/// Follows the frames (RFC 6455) and the messages in the bytes of a client. Frames that are not valid are left to tungstenite.
+/// Follows the frames (RFC 6455) and the messages in the bytes of a client. Frames that are not
+/// valid are left to tungstenite.
 #[derive(Default)]
 struct FrameScanner {
     max_message_bytes: u64,
@@ -151,14 +162,26 @@ impl Frame {
     fn parse(header: &[u8]) -> Option<Self> {
         let (&[first, second], rest) = header.split_first_chunk()?;
         let (length, rest) = match second & 0x7f {
-            126 => {
-                rest.split_first_chunk().map(|(length, rest)| (u16::from_be_bytes(*length).into(), rest))?
-            }
-            127 => rest.split_first_chunk().map(|(length, rest)| (u64::from_be_bytes(*length), rest))?,
+            126 => rest
+                .split_first_chunk()
+                .map(|(length, rest)| (u16::from_be_bytes(*length).into(), rest))?,
+            127 => rest
+                .split_first_chunk()
+                .map(|(length, rest)| (u64::from_be_bytes(*length), rest))?,
             length => (length.into(), rest),
         };
-        let mask = if second & 0x80 == 0 { [0; 4] } else { *rest.first_chunk()? };
-        Some(Self { is_last: first & 0x80 != 0, is_control: first & 0x08 != 0, mask, length, position: 0 })
+        let mask = if second & 0x80 == 0 {
+            [0; 4]
+        } else {
+            *rest.first_chunk()?
+        };
+        Some(Self {
+            is_last: first & 0x80 != 0,
+            is_control: first & 0x08 != 0,
+            mask,
+            length,
+            position: 0,
+        })
     }
 
     /// Takes the part of the payload at the start of bytes, and returns it without its mask.
@@ -169,7 +192,10 @@ impl Frame {
         mask.rotate_left((self.position % 4) as usize);
         self.position += length;
         *bytes = rest;
-        payload.iter().zip(mask.into_iter().cycle()).map(|(byte, mask)| byte ^ mask)
+        payload
+            .iter()
+            .zip(mask.into_iter().cycle())
+            .map(|(byte, mask)| byte ^ mask)
     }
 }
 
@@ -184,19 +210,27 @@ impl FrameScanner {
             if let Some(frame) = &mut self.frame {
                 let payload = frame.take(&mut bytes);
                 if !frame.is_control && self.values.add(payload) > MAX_VALUES {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a message has too many values"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "a message has too many values",
+                    ));
                 }
             } else {
                 self.header.push(*first);
                 bytes = rest;
-                let Some(frame) = Frame::parse(&self.header) else { continue };
+                let Some(frame) = Frame::parse(&self.header) else {
+                    continue;
+                };
                 self.header.clear();
                 frame_count += 1;
                 if !frame.is_control {
                     self.message_bytes = self.message_bytes.saturating_add(frame.length);
                 }
                 if self.message_bytes > self.max_message_bytes {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::InvalidData,
+                        "a message is too long",
+                    ));
                 }
                 self.frame = Some(frame);
             }
@@ -235,12 +269,20 @@ mod tests {
             }
         }
         frame.extend(mask);
-        frame.extend(payload.bytes().zip(mask.into_iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        frame.extend(
+            payload
+                .bytes()
+                .zip(mask.into_iter().cycle())
+                .map(|(byte, mask)| byte ^ mask),
+        );
         frame
     }
 
     fn scanner(max_message_bytes: u64) -> FrameScanner {
-        FrameScanner { max_message_bytes, ..FrameScanner::default() }
+        FrameScanner {
+            max_message_bytes,
+            ..FrameScanner::default()
+        }
     }
 
     /// The parts of a read may end anywhere.
@@ -259,28 +301,47 @@ mod tests {
         .concat();
         for part in [1, 2, 3, 7, 1000, bytes.len()] {
             let mut scanner = scanner(1 << 20);
-            let count: u32 = bytes.chunks(part).map(|part| scanner.scan(part).unwrap()).sum();
+            let count: u32 = bytes
+                .chunks(part)
+                .map(|part| scanner.scan(part).unwrap())
+                .sum();
             assert_eq!((count, scanner.message_bytes), (6, 0), "{part}");
-            assert!(scanner.header.is_empty() && scanner.frame.is_none(), "{part}");
+            assert!(
+                scanner.header.is_empty() && scanner.frame.is_none(),
+                "{part}"
+            );
         }
     }
 
     #[test]
     fn message_with_too_much_is_rejected() {
-        let error = |bytes: &[u8]| scanner(1 << 20).scan(bytes).map_err(|error| error.to_string());
+        let error = |bytes: &[u8]| {
+            scanner(1 << 20)
+                .scan(bytes)
+                .map_err(|error| error.to_string())
+        };
         let long = "x".repeat(1 << 19);
         // At its header.
         assert_eq!(
             error(&[0x81, 0xff, 0, 0, 0, 0, 0, 16, 0, 1, 0, 0, 0, 0]).unwrap_err(),
             "a message is too long"
         );
-        assert_eq!(error(&[frame(0x01, &long), frame(0x00, &long)].concat()), Ok(2));
+        assert_eq!(
+            error(&[frame(0x01, &long), frame(0x00, &long)].concat()),
+            Ok(2)
+        );
         let three = [frame(0x01, &long), frame(0x00, &long), frame(0x80, "x")].concat();
         assert_eq!(error(&three).unwrap_err(), "a message is too long");
         let many = "[],".repeat(MAX_VALUES / 3);
         let fragments = [frame(0x01, &many), frame(0x00, &many)].concat();
-        assert_eq!(error(&fragments).unwrap_err(), "a message has too many values");
-        assert_eq!(error(&[frame(0x81, &many), frame(0x81, &many)].concat()), Ok(2));
+        assert_eq!(
+            error(&fragments).unwrap_err(),
+            "a message has too many values"
+        );
+        assert_eq!(
+            error(&[frame(0x81, &many), frame(0x81, &many)].concat()),
+            Ok(2)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -298,7 +359,10 @@ mod tests {
             }
         });
         let (sent, ()) = tokio::join!(client.write_all(&message), async {
-            assert!(timeout(Duration::from_secs(5), &mut read).await.is_err(), "the memory is used");
+            assert!(
+                timeout(Duration::from_secs(5), &mut read).await.is_err(),
+                "the memory is used"
+            );
             drop(held);
             read.await;
         });
@@ -315,6 +379,10 @@ mod tests {
         let mut received = vec![0; 64];
         while server.read(&mut received).await.unwrap() > 0 {}
         let expected = FRAME_INTERVAL * MAX_FRAME_BURST;
-        assert!(started.elapsed().abs_diff(expected) < FRAME_INTERVAL * 16, "{:?}", started.elapsed());
+        assert!(
+            started.elapsed().abs_diff(expected) < FRAME_INTERVAL * 16,
+            "{:?}",
+            started.elapsed()
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! V0's socket.io: replays the events of a conversation, sends new ones, and receives those of the user.
+//! V0's socket.io: replays the events of a conversation, sends new ones, and receives those of the
+//! user.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +19,8 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use protocol::action::ConfirmationState;
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
-    Record,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation,
+    ObservationKind, Record,
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -47,8 +48,9 @@ use crate::{auth, view};
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
 
-/// Maximum size of a client's message: a text with pictures, of which [`check_message`](crate::message::check_message) accepts 9 MiB.
-/// socketioxide parses it, without building its values, on a thread that serves other clients too: in some milliseconds.
+/// Maximum size of a client's message: a text with pictures, of which
+/// [`check_message`](crate::message::check_message) accepts 9 MiB. socketioxide parses it, without
+/// building its values, on a thread that serves other clients too: in some milliseconds.
 const MAX_MESSAGE_BYTES: usize = 10 << 20;
 
 /// Maximum size of a message of a read-only client, which connects, and answers pings.
@@ -66,7 +68,8 @@ const PACKET_SEPARATOR: u8 = 0x1e;
 /// The path of all requests of sockets.
 pub(crate) const PATH: &str = "/socket.io";
 
-/// The question that a client has been sent last. V0's decisions name no action: they are about this one.
+/// The question that a client has been sent last. V0's decisions name no action: they are about
+/// this one.
 #[derive(Clone, Default)]
 struct Question(Arc<Mutex<Option<SentQuestion>>>);
 
@@ -79,25 +82,36 @@ struct SentQuestion {
 }
 
 impl Question {
-    /// Records that the client has been sent a question. One that follows a decision has to be read first: a second click, also in
-    /// another window, decides on what the first one was about. No other decision is ignored: V0's page hides its buttons after
-    /// one, and does not show them again.
+    /// Records that the client has been sent a question. One that follows a decision has to be read
+    /// first: a second click, also in another window, decides on what the first one was about. No
+    /// other decision is ignored: V0's page hides its buttons after one, and does not show them
+    /// again.
     fn record_sent(&self, action: EventId, follows_decision: bool) {
-        let reading_time = if follows_decision { MIN_QUESTION_AGE } else { Duration::ZERO };
-        let sent = SentQuestion { action, readable_at: Instant::now() + reading_time };
+        let reading_time = if follows_decision {
+            MIN_QUESTION_AGE
+        } else {
+            Duration::ZERO
+        };
+        let sent = SentQuestion {
+            action,
+            readable_at: Instant::now() + reading_time,
+        };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
     }
 
-    /// Returns the action that the user has decided on. `None` if the user cannot have read the question.
+    /// Returns the action that the user has decided on. `None` if the user cannot have read the
+    /// question.
     fn decided(&self) -> Option<EventId> {
         let sent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sent.filter(|sent| Instant::now() >= sent.readable_at).map(|sent| sent.action)
+        sent.filter(|sent| Instant::now() >= sent.readable_at)
+            .map(|sent| sent.action)
     }
 }
 
 /// An action of a client, and the channel for its result.
 struct ReceivedAction {
-    /// The name of the event and its arguments. Parsed only when it is applied, on a blocking thread.
+    /// The name of the event and its arguments. Parsed only when it is applied, on a blocking
+    /// thread.
     json: Bytes,
     _memory: InputPermit,
     result: oneshot::Sender<Result<(), ApiError>>,
@@ -149,10 +163,14 @@ impl Sockets {
         };
         let serve = move |socket: SocketRef| serve_events(Arc::clone(&serving), socket);
         io.ns("/", serve.with(check));
-        Self { state: Arc::clone(state), service }
+        Self {
+            state: Arc::clone(state),
+            service,
+        }
     }
 
-    /// Starts a WebSocket on a connection. socketioxide would read it without our bounds, so it only answers the request.
+    /// Starts a WebSocket on a connection. socketioxide would read it without our bounds, so it
+    /// only answers the request.
     async fn upgrade(self, caller: &Caller, mut request: Request) -> Response {
         let connection = hyper::upgrade::on(&mut request);
         let (parts, body) = request.into_parts();
@@ -165,7 +183,8 @@ impl Sockets {
                 // An error means that the client is gone.
                 if let Some(Ok(connection)) = state.streams.run_until_cancelled(connection).await {
                     let memory = Arc::clone(&state.input_memory);
-                    let frames = BoundedFrames::new(TokioIo::new(connection), max_bytes, memory, user);
+                    let frames =
+                        BoundedFrames::new(TokioIo::new(connection), max_bytes, memory, user);
                     // Serves the socket in a task of its own.
                     let _ = service.call((frames, head)).await;
                 }
@@ -179,7 +198,9 @@ impl Sockets {
         DefaultBodyLimit::max(max_message_bytes(caller)).apply(&mut request);
         let (parts, body) = read_body(request).await?;
         parse_body(&self.state, body.clone(), check_packets).await?;
-        Ok(self.respond(Request::from_parts(parts, Body::from(body))).await)
+        Ok(self
+            .respond(Request::from_parts(parts, Body::from(body)))
+            .await)
     }
 
     async fn respond(&self, request: Request) -> Response {
@@ -189,7 +210,11 @@ impl Sockets {
 }
 
 /// Serves `/socket.io`.
-pub(crate) async fn serve(State(sockets): State<Sockets>, request: Request, next: Next) -> Response {
+pub(crate) async fn serve(
+    State(sockets): State<Sockets>,
+    request: Request,
+    next: Next,
+) -> Response {
     let rest = request.uri().path().strip_prefix(PATH);
     if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
         return next.run(request).await;
@@ -199,7 +224,10 @@ pub(crate) async fn serve(State(sockets): State<Sockets>, request: Request, next
     };
     // The packets of a POST are received, whatever its headers ask for.
     if request.method() == Method::POST {
-        sockets.receive(&caller, request).await.unwrap_or_else(ApiError::into_response)
+        sockets
+            .receive(&caller, request)
+            .await
+            .unwrap_or_else(ApiError::into_response)
     } else if request.headers().contains_key(http::header::UPGRADE) {
         sockets.upgrade(&caller, request).await
     } else {
@@ -208,11 +236,15 @@ pub(crate) async fn serve(State(sockets): State<Sockets>, request: Request, next
 }
 
 fn max_message_bytes(caller: &Caller) -> usize {
-    if caller.can_write() { MAX_MESSAGE_BYTES } else { MAX_READ_ONLY_BYTES }
+    if caller.can_write() {
+        MAX_MESSAGE_BYTES
+    } else {
+        MAX_READ_ONLY_BYTES
+    }
 }
 
-/// Rejects a body with more packets or values than a client may send: socketioxide handles them one after the other, and lets no other
-/// client in between.
+/// Rejects a body with more packets or values than a client may send: socketioxide handles them one
+/// after the other, and lets no other client in between.
 fn check_packets(body: &[u8]) -> Result<(), ApiError> {
     let mut packets = body.split(|byte| *byte == PACKET_SEPARATOR);
     if packets.clone().nth(MAX_QUEUED_ACTIONS).is_some() {
@@ -221,16 +253,25 @@ fn check_packets(body: &[u8]) -> Result<(), ApiError> {
     packets.try_for_each(|packet| check_count("body", packet, MAX_VALUES))
 }
 
-/// Rejects a connection to a conversation that the caller may not see, or whose events cannot be read.
+/// Rejects a connection to a conversation that the caller may not see, or whose events cannot be
+/// read.
 async fn check(
     state: &Arc<ServerState>,
     socket: &SocketRef,
 ) -> Result<(Caller, ConversationId, EventStream), ApiError> {
-    let caller = socket.req_parts().extensions.get::<Caller>().cloned().ok_or(ApiError::NoKey)?;
+    let caller = socket
+        .req_parts()
+        .extensions
+        .get::<Caller>()
+        .cloned()
+        .ok_or(ApiError::NoKey)?;
     let query = socket.req_parts().uri.query().unwrap_or_default();
     let parameter = |name: &str| {
         let mut pairs = form_urlencoded::parse(query.as_bytes());
-        pairs.find(|(other, _)| other == name).map(|(_, value)| value).unwrap_or_default()
+        pairs
+            .find(|(other, _)| other == name)
+            .map(|(_, value)| value)
+            .unwrap_or_default()
     };
     let id = parameter("conversation_id").parse();
     let id = id.map_err(|error| ApiError::invalid("conversation_id", error))?;
@@ -252,27 +293,38 @@ fn receive_actions(
     for name in ["oh_user_action", "oh_action"] {
         let sender = sender.clone();
         let (state, caller) = (Arc::clone(state), caller.clone());
-        socket.on(name, move |socket: SocketRef, ack: AckSender, event: RawEvent| {
-            // Called in the order of the messages, unlike the futures.
-            let result = enqueue(&state, &caller, &sender, &event);
-            async move {
-                let result = match result {
-                    Ok(applied) => applied.await.unwrap_or(Err(ConversationsError::ShuttingDown.into())),
-                    Err(error) => Err(error),
-                };
-                match result {
-                    // Fails if the client is gone.
-                    Ok(()) => drop(ack.send(&json!({"success": true}))),
-                    Err(error) => {
-                        let _ = ack.send(&json!({"success": false, "message": error.to_string()}));
-                        fail(&socket, &error);
+        socket.on(
+            name,
+            move |socket: SocketRef, ack: AckSender, event: RawEvent| {
+                // Called in the order of the messages, unlike the futures.
+                let result = enqueue(&state, &caller, &sender, &event);
+                async move {
+                    let result = match result {
+                        Ok(applied) => applied
+                            .await
+                            .unwrap_or(Err(ConversationsError::ShuttingDown.into())),
+                        Err(error) => Err(error),
+                    };
+                    match result {
+                        // Fails if the client is gone.
+                        Ok(()) => drop(ack.send(&json!({"success": true}))),
+                        Err(error) => {
+                            let _ =
+                                ack.send(&json!({"success": false, "message": error.to_string()}));
+                            fail(&socket, &error);
+                        }
                     }
                 }
-            }
-        });
+            },
+        );
     }
     let client = Client::find(&socket.req_parts().extensions);
-    tokio::spawn(apply_actions(Arc::clone(state), (caller, client), (id, question), actions));
+    tokio::spawn(apply_actions(
+        Arc::clone(state),
+        (caller, client),
+        (id, question),
+        actions,
+    ));
 }
 
 /// Adds an action to the queue, and returns the channel for its result.
@@ -284,12 +336,21 @@ fn enqueue(
 ) -> Result<oneshot::Receiver<Result<(), ApiError>>, ApiError> {
     let place = sender.try_reserve().map_err(|_| ApiError::TooManyActions)?;
     // Without the text of a caller who may only read: the action is rejected before it is parsed.
-    let json = packet.as_str().filter(|_| caller.can_write()).map_or("", |json| json.as_str());
+    let json = packet
+        .as_str()
+        .filter(|_| caller.can_write())
+        .map_or("", |json| json.as_str());
     let memory = json.len().saturating_sub(FREE_BYTES);
-    let memory = state.input_memory.try_acquire(caller.user.clone(), memory)?;
+    let memory = state
+        .input_memory
+        .try_acquire(caller.user.clone(), memory)?;
     let (result, applied) = oneshot::channel();
     // A copy, because the buffer of the socket, of which the packet is a part, can be much longer.
-    place.send(ReceivedAction { json: Bytes::copy_from_slice(json.as_bytes()), _memory: memory, result });
+    place.send(ReceivedAction {
+        json: Bytes::copy_from_slice(json.as_bytes()),
+        _memory: memory,
+        result,
+    });
     Ok(applied)
 }
 
@@ -297,7 +358,10 @@ fn enqueue(
 fn parse_event(json: &[u8]) -> Result<UserEvent, ApiError> {
     check_count("event", json, MAX_VALUES)?;
     let values = serde_json::from_slice::<Vec<Value>>(json);
-    let argument = values.map_err(|error| ApiError::invalid("event", error))?.into_iter().nth(1);
+    let argument = values
+        .map_err(|error| ApiError::invalid("event", error))?
+        .into_iter()
+        .nth(1);
     UserEvent::parse(argument.ok_or_else(|| ApiError::invalid("event", "has no argument"))?)
 }
 
@@ -311,8 +375,13 @@ async fn apply_actions(
     while let Some(Some(action)) = state.streams.run_until_cancelled(actions.recv()).await {
         // Fails if the client is gone.
         let result = apply_action(&state, &caller, (&id, &question), action.json).await;
-        let status = result.as_ref().map_or_else(ApiError::status_code, |()| StatusCode::OK);
-        state.audit.append_action(&caller, client, &id, status).await;
+        let status = result
+            .as_ref()
+            .map_or_else(ApiError::status_code, |()| StatusCode::OK);
+        state
+            .audit
+            .append_action(&caller, client, &id, status)
+            .await;
         let _ = action.result.send(result);
     }
 }
@@ -324,17 +393,30 @@ async fn apply_action(
     (id, question): (&ConversationId, &Question),
     json: Bytes,
 ) -> Result<(), ApiError> {
-    let caller = state.authenticator.with_credential(&caller.credential).await?.ok_or(ApiError::NoKey)?;
+    let caller = state
+        .authenticator
+        .with_credential(&caller.credential)
+        .await?
+        .ok_or(ApiError::NoKey)?;
     auth::require_write(&caller)?;
     state.audit.catch_up().await?;
     let event = parse_body(state, json, parse_event).await?;
-    let UserEvent::Decision { action: None, decision } = event else { return event.apply(state, id).await };
+    let UserEvent::Decision {
+        action: None,
+        decision,
+    } = event
+    else {
+        return event.apply(state, id).await;
+    };
     let action = question.decided();
     if action.is_none() && state.conversations.state(id).is_some() {
         return Ok(());
     }
     // Without a question, the action has waited since the conversation was closed.
-    match (UserEvent::Decision { action, decision }).apply(state, id).await {
+    match (UserEvent::Decision { action, decision })
+        .apply(state, id)
+        .await
+    {
         Err(ApiError::Conversations(
             ConversationsError::NothingToDecide(_) | ConversationsError::OtherActionAwaits { .. },
         )) => Ok(()),
@@ -360,8 +442,8 @@ async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
     let question = socket.extensions.get().unwrap_or_default();
     let connection = state.connect(&id);
     tokio::select! {
-        // The server shuts down, or the client is gone. No packet of a disconnection, after which clients do not connect again: the
-        // transport ends.
+        // The server shuts down, or the client is gone. No packet of a disconnection, after which
+        // clients do not connect again: the transport ends.
         () = ended.cancelled() => return,
         () = connection.stopped() => {}
         () = state.until_revoked(&caller) => fail(&socket, &ApiError::NoKey),
@@ -375,8 +457,8 @@ async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
     let _ = socket.disconnect();
 }
 
-/// Sends events until the client is gone. Of the stored changes of the agent's state, only the last one is sent, at the end of
-/// what is stored.
+/// Sends events until the client is gone. Of the stored changes of the agent's state, only the last
+/// one is sent, at the end of what is stored.
 async fn send_events(
     state: &ServerState,
     (socket, question): (&SocketRef, &Question),
@@ -389,7 +471,9 @@ async fn send_events(
     // In seconds since the Unix epoch.
     let mut decided_at = 0.0;
     loop {
-        let ConversationUpdate::Event(event) = events.next().await? else { continue };
+        let ConversationUpdate::Event(event) = events.next().await? else {
+            continue;
+        };
         if is_decision(&event) {
             decided_at = clock::epoch_seconds(&event.timestamp);
         }
@@ -399,15 +483,27 @@ async fn send_events(
         if awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
-            let follows_decision =
-                clock::epoch_seconds(&event.timestamp) - decided_at < MIN_QUESTION_AGE.as_secs_f64();
+            let follows_decision = clock::epoch_seconds(&event.timestamp) - decided_at
+                < MIN_QUESTION_AGE.as_secs_f64();
             asked_about = Some((event.id, follows_decision));
             continue;
         }
-        let (changed, sent) = if is_state_change(&event) { (message, None) } else { (None, message) };
+        let (changed, sent) = if is_state_change(&event) {
+            (message, None)
+        } else {
+            (None, message)
+        };
         last_state = changed.or(last_state);
-        let (due, withheld) = if is_replayed { (None, None) } else { (last_state.take(), awaiting.take()) };
-        let (before, after) = if due.is_some() { (None, withheld) } else { (withheld, None) };
+        let (due, withheld) = if is_replayed {
+            (None, None)
+        } else {
+            (last_state.take(), awaiting.take())
+        };
+        let (before, after) = if due.is_some() {
+            (None, withheld)
+        } else {
+            (withheld, None)
+        };
         for message in before.into_iter().chain(sent).chain(due).chain(after) {
             if !send(socket, &message).await {
                 return Ok(());
@@ -435,13 +531,22 @@ async fn send_events(
 
 /// Whether the user has decided on an action, by any client.
 fn is_decision(event: &Event) -> bool {
-    let EventBody::Observation(Observation { kind, .. }) = &event.body else { return false };
-    let ObservationKind::AgentStateChanged(changed) = kind else { return false };
-    matches!(changed.agent_state, AgentState::UserConfirmed | AgentState::UserRejected)
+    let EventBody::Observation(Observation { kind, .. }) = &event.body else {
+        return false;
+    };
+    let ObservationKind::AgentStateChanged(changed) = kind else {
+        return false;
+    };
+    matches!(
+        changed.agent_state,
+        AgentState::UserConfirmed | AgentState::UserRejected
+    )
 }
 
 fn is_state_change(event: &Event) -> bool {
-    let EventBody::Observation(Observation { kind, .. }) = &event.body else { return false };
+    let EventBody::Observation(Observation { kind, .. }) = &event.body else {
+        return false;
+    };
     matches!(kind, ObservationKind::AgentStateChanged(_))
 }
 
@@ -455,7 +560,10 @@ async fn to_message(
     match &event.body {
         EventBody::Record(Record::ConversationTitled(titled)) => title_update(id, &titled.title),
         EventBody::Action(Action::Null(_) | Action::Recall(_)) => None,
-        EventBody::Observation(Observation { kind: ObservationKind::Null(_), .. }) => None,
+        EventBody::Observation(Observation {
+            kind: ObservationKind::Null(_),
+            ..
+        }) => None,
         EventBody::Action(_) if awaits_confirmation => {
             let event = Arc::clone(event);
             run_blocking(move || to_question(&event)).await.ok()?
@@ -467,7 +575,8 @@ async fn to_message(
 /// Returns the action that the user is asked about.
 fn to_question(action: &Event) -> Option<Arc<RawValue>> {
     let mut json = view::event(action)?;
-    // V0 has this field in commands and cells only, and its page decides with it whether it asks the user.
+    // V0 has this field in commands and cells only, and its page decides with it whether it asks
+    // the user.
     json["args"]["confirmation_state"] = json!(ConfirmationState::AwaitingConfirmation);
     to_raw_value(&json).map(Arc::from).ok()
 }
@@ -480,7 +589,8 @@ fn is_user_message(event: &Event) -> bool {
 
 /// Returns the update that V0's page shows as the title.
 fn title_update(id: &ConversationId, title: &str) -> Option<Arc<RawValue>> {
-    let update = json!({"status_update": true, "type": "info", "message": id, "conversation_title": title});
+    let update =
+        json!({"status_update": true, "type": "info", "message": id, "conversation_title": title});
     to_raw_value(&update).map(Arc::from).ok()
 }
 
@@ -491,16 +601,21 @@ async fn awaits_confirmation(state: &ServerState, id: &ConversationId, event: &E
     }
     let running = state.conversations.state_with(id, event.id).await;
     running.is_some_and(|state| {
-        state.awaiting_confirmation().is_some_and(|(_, pending)| pending.action == event.id)
+        state
+            .awaiting_confirmation()
+            .is_some_and(|(_, pending)| pending.action == event.id)
     })
 }
 
-/// Sends a message, and waits while the queue of a slow client is full. Returns whether the client is still connected.
+/// Sends a message, and waits while the queue of a slow client is full. Returns whether the client
+/// is still connected.
 async fn send(socket: &SocketRef, message: &RawValue) -> bool {
     loop {
         match socket.emit("oh_event", message) {
             Ok(()) => return true,
-            Err(SendError::Socket(SocketError::InternalChannelFull)) => sleep(QUEUE_RETRY_DELAY).await,
+            Err(SendError::Socket(SocketError::InternalChannelFull)) => {
+                sleep(QUEUE_RETRY_DELAY).await
+            }
             Err(_) => return false,
         }
     }
@@ -508,5 +623,8 @@ async fn send(socket: &SocketRef, message: &RawValue) -> bool {
 
 fn fail(socket: &SocketRef, error: &ApiError) {
     // A client that is gone or does not read misses the message.
-    let _ = socket.emit("oh_event", &json!({"error": true, "message": error.to_string()}));
+    let _ = socket.emit(
+        "oh_event",
+        &json!({"error": true, "message": error.to_string()}),
+    );
 }

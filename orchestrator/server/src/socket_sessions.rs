@@ -1,5 +1,6 @@
-//! Sessions of socket.io that clients poll. A session has an id in the query of each request, which may be in logs of proxies, so it
-//! is no proof of who sends the request: each session belongs to the credential that has opened it.
+//! Sessions of socket.io that clients poll. A session has an id in the query of each request, which
+//! may be in logs of proxies, so it is no proof of who sends the request: each session belongs to
+//! the credential that has opened it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -27,8 +28,8 @@ pub(crate) struct SocketSessions {
     owners: Mutex<HashMap<String, Credential>>,
 }
 
-/// Removes the entry of a session when it is dropped. An extension of the request that opens the session, which socketioxide keeps
-/// until the session ends.
+/// Removes the entry of a session when it is dropped. An extension of the request that opens the
+/// session, which socketioxide keeps until the session ends.
 #[derive(Clone)]
 struct SessionGuard(Arc<OpenedSession>);
 
@@ -40,7 +41,10 @@ struct OpenedSession {
 
 impl SocketSessions {
     fn guard(self: &Arc<Self>) -> SessionGuard {
-        SessionGuard(Arc::new(OpenedSession { sessions: Arc::clone(self), id: OnceLock::new() }))
+        SessionGuard(Arc::new(OpenedSession {
+            sessions: Arc::clone(self),
+            id: OnceLock::new(),
+        }))
     }
 
     fn is_owned_by(&self, id: &str, credential: &Credential) -> bool {
@@ -70,8 +74,9 @@ impl Drop for OpenedSession {
     }
 }
 
-/// Answers the requests of a session whose credential is not that which has opened it as if there were no such session. When the
-/// server shuts down, ends those that wait for packets, and those that clients send next on connections that are still open.
+/// Answers the requests of a session whose credential is not that which has opened it as if there
+/// were no such session. When the server shuts down, ends those that wait for packets, and those
+/// that clients send next on connections that are still open.
 pub(crate) async fn require_owner(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
@@ -80,7 +85,9 @@ pub(crate) async fn require_owner(
     if !request.uri().path().starts_with(socket_io::PATH) {
         return next.run(request).await;
     }
-    let Some(caller) = request.extensions().get::<Caller>().cloned() else { return unknown_session() };
+    let Some(caller) = request.extensions().get::<Caller>().cloned() else {
+        return unknown_session();
+    };
     if let Some(id) = session_id(request.uri().query().unwrap_or_default()) {
         let is_own = state.socket_sessions.is_owned_by(id, &caller.credential);
         if !is_own {
@@ -89,7 +96,8 @@ pub(crate) async fn require_owner(
         let response = state.streams.run_until_cancelled(next.run(request)).await;
         return response.unwrap_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response());
     }
-    let is_polling = request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
+    let is_polling =
+        request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
     if !is_polling {
         return next.run(request).await;
     }
@@ -100,7 +108,9 @@ pub(crate) async fn require_owner(
         return response;
     }
     let (parts, body) = response.into_parts();
-    let Ok(body) = axum::body::to_bytes(body, MAX_OPENING_BYTES).await else { return unknown_session() };
+    let Ok(body) = axum::body::to_bytes(body, MAX_OPENING_BYTES).await else {
+        return unknown_session();
+    };
     if let Some(id) = opened_id(&body) {
         guard.set_owner(&id, caller.credential);
     }
@@ -124,7 +134,12 @@ fn opened_id(body: &[u8]) -> Option<String> {
 }
 
 fn unknown_session() -> Response {
-    (StatusCode::BAD_REQUEST, [(header::CONTENT_TYPE, "application/json")], UNKNOWN_SESSION).into_response()
+    (
+        StatusCode::BAD_REQUEST,
+        [(header::CONTENT_TYPE, "application/json")],
+        UNKNOWN_SESSION,
+    )
+        .into_response()
 }
 
 #[cfg(test)]
@@ -136,13 +151,19 @@ mod tests {
         let sessions = Arc::new(SocketSessions::default());
         let guard = sessions.guard();
         let kept = guard.clone();
-        let id = opened_id(br#"0{"sid":"AAAA","upgrades":["websocket"],"pingInterval":25000}"#).unwrap();
+        let id =
+            opened_id(br#"0{"sid":"AAAA","upgrades":["websocket"],"pingInterval":25000}"#).unwrap();
         guard.set_owner(&id, Credential::Operator);
         drop(guard);
         let key = Credential::Key("0123456789ab".parse().unwrap());
-        assert!(sessions.is_owned_by("AAAA", &Credential::Operator) && !sessions.is_owned_by("AAAA", &key));
+        assert!(
+            sessions.is_owned_by("AAAA", &Credential::Operator)
+                && !sessions.is_owned_by("AAAA", &key)
+        );
         drop(kept);
-        assert!(!sessions.is_owned_by("AAAA", &Credential::Operator) && sessions.owners().is_empty());
+        assert!(
+            !sessions.is_owned_by("AAAA", &Credential::Operator) && sessions.owners().is_empty()
+        );
     }
 
     #[test]

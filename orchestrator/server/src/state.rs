@@ -27,8 +27,8 @@ use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
 use crate::socket_sessions::SocketSessions;
 use crate::{
-    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ServerConfig, ServerMetrics,
-    TrustedProxies,
+    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ServerConfig,
+    ServerMetrics, TrustedProxies,
 };
 
 /// Interval at which the credentials of open streams and sockets are checked.
@@ -84,7 +84,8 @@ pub(crate) struct ServerState {
     pub(crate) input_memory: Arc<InputMemory>,
     /// One for each long body that may be parsed concurrently.
     pub(crate) parsers: Arc<Semaphore>,
-    /// Open streams and sockets of each conversation that has some. A blocking mutex, because it is never held across an await.
+    /// Open streams and sockets of each conversation that has some. A blocking mutex, because it is
+    /// never held across an await.
     connections: Mutex<BTreeMap<ConversationId, OpenConnections>>,
 }
 
@@ -163,21 +164,37 @@ impl ServerState {
             work_by_user: KeyedPermits::new(MAX_WORK_PER_USER),
             input_memory: Arc::default(),
             // The other half of the processors serves requests.
-            parsers: Arc::new(Semaphore::new(available_parallelism().map_or(1, usize::from).div_ceil(2))),
+            parsers: Arc::new(Semaphore::new(
+                available_parallelism().map_or(1, usize::from).div_ceil(2),
+            )),
             connections: Mutex::default(),
         }
     }
 
     /// Rejects a caller who may not see a conversation, exactly as if there were none.
-    pub(crate) async fn authorize(&self, caller: &Caller, id: &ConversationId) -> Result<(), ApiError> {
+    pub(crate) async fn authorize(
+        &self,
+        caller: &Caller,
+        id: &ConversationId,
+    ) -> Result<(), ApiError> {
         let is_allowed = match &caller.user {
             None => true,
-            Some(user) => self.conversations.conversations().is_owned_by(id, user).await?,
+            Some(user) => {
+                self.conversations
+                    .conversations()
+                    .is_owned_by(id, user)
+                    .await?
+            }
         };
-        if is_allowed { Ok(()) } else { Err(ConversationsError::Unknown(id.clone()).into()) }
+        if is_allowed {
+            Ok(())
+        } else {
+            Err(ConversationsError::Unknown(id.clone()).into())
+        }
     }
 
-    /// Returns once the key or the session of a caller is no longer valid, so that what it opened ends.
+    /// Returns once the key or the session of a caller is no longer valid, so that what it opened
+    /// ends.
     pub(crate) async fn until_revoked(&self, caller: &Caller) {
         if caller.credential == Credential::Operator {
             return std::future::pending().await;
@@ -187,14 +204,18 @@ impl ServerState {
             match self.authenticator.with_credential(&caller.credential).await {
                 Ok(Some(_)) => {}
                 Ok(None) => return,
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot check a key"),
+                Err(error) => tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot check a key"
+                ),
             }
         }
     }
 
     /// Records that a client has sent a request.
     pub(crate) fn record_request(&self) {
-        self.last_request_secs.store(self.started_at.elapsed().as_secs(), Ordering::Relaxed);
+        self.last_request_secs
+            .store(self.started_at.elapsed().as_secs(), Ordering::Relaxed);
     }
 
     /// Returns the time since the last request of a client.
@@ -210,10 +231,15 @@ impl ServerState {
             open.count += 1;
             open.stopped.clone()
         });
-        ConnectionGuard { state: Arc::clone(self), conversation: conversation.clone(), stopped }
+        ConnectionGuard {
+            state: Arc::clone(self),
+            conversation: conversation.clone(),
+            stopped,
+        }
     }
 
-    /// Disconnects the sockets of a conversation that a client has stopped, as V0 does. Those that connect later stay.
+    /// Disconnects the sockets of a conversation that a client has stopped, as V0 does. Those that
+    /// connect later stay.
     pub(crate) fn disconnect_sockets(&self, conversation: &ConversationId) {
         self.change_connections(|connections| {
             if let Some(open) = connections.get_mut(conversation) {
@@ -224,7 +250,9 @@ impl ServerState {
 
     /// Returns the number of open streams and sockets of a conversation.
     pub(crate) fn connection_count(&self, conversation: &ConversationId) -> usize {
-        self.change_connections(|connections| connections.get(conversation).map_or(0, |open| open.count))
+        self.change_connections(|connections| {
+            connections.get(conversation).map_or(0, |open| open.count)
+        })
     }
 
     /// Returns the number of all open streams and sockets.
@@ -236,7 +264,12 @@ impl ServerState {
         &self,
         change: impl FnOnce(&mut BTreeMap<ConversationId, OpenConnections>) -> T,
     ) -> T {
-        change(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+        change(
+            &mut self
+                .connections
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 }
 

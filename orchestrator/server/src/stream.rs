@@ -55,8 +55,8 @@ struct StreamMessage {
     data: Arc<RawValue>,
 }
 
-/// Streams events and live output as server-sent events, or as a WebSocket if the request asks for an upgrade. It ends when
-/// the client disconnects.
+/// Streams events and live output as server-sent events, or as a WebSocket if the request asks for
+/// an upgrade. It ends when the client disconnects.
 #[utoipa::path(get, path = "/api/v2/conversations/{id}/stream",
     params(("id" = ConversationId, Path, description = "The conversation"), StreamQuery),
     responses(
@@ -72,10 +72,18 @@ pub(crate) async fn stream(
 ) -> Result<Response, ApiError> {
     let (mut parts, _) = request.into_parts();
     // A browser sends the id of the last event when it reconnects.
-    let last = parts.headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
-    let events = state.conversations.stream(&id, first_after(last.unwrap_or(query.after))).await?;
+    let last = parts
+        .headers
+        .get("last-event-id")
+        .and_then(|id| id.to_str().ok()?.parse().ok());
+    let events = state
+        .conversations
+        .stream(&id, first_after(last.unwrap_or(query.after)))
+        .await?;
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
-        Ok(upgrade) => Ok(upgrade.on_upgrade(move |socket| serve_socket(state, caller, id, events, socket))),
+        Ok(upgrade) => {
+            Ok(upgrade.on_upgrade(move |socket| serve_socket(state, caller, id, events, socket)))
+        }
         Err(_) => Ok(serve_events(state, caller, &id, events)),
     }
 }
@@ -100,7 +108,9 @@ fn serve_events(
         }
     };
     let messages = stream::StreamExt::take_until(messages, ended);
-    Sse::new(messages).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response()
+    Sse::new(messages)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
+        .into_response()
 }
 
 fn messages<G>(
@@ -113,12 +123,17 @@ fn messages<G>(
         match next_message(&state, &mut events).await {
             Ok(StreamMessage { kind, id, data }) => {
                 let message = ServerSentEvent::default().event(kind).data(data.get());
-                let message = id.into_iter().fold(message, |message, id| message.id(id.to_string()));
+                let message = id
+                    .into_iter()
+                    .fold(message, |message, id| message.id(id.to_string()));
                 Some((Ok(message), Some((state, events, connection))))
             }
             Err(error) => {
                 let data = failure(&error).to_string();
-                Some((Ok(ServerSentEvent::default().event("error").data(data)), None))
+                Some((
+                    Ok(ServerSentEvent::default().event("error").data(data)),
+                    None,
+                ))
             }
         }
     })
@@ -137,7 +152,8 @@ async fn serve_socket(
         let update = tokio::select! {
             () = state.streams.cancelled() => return,
             () = &mut revoked => return,
-            // Clients send nothing but pings, which are answered while the socket is read, and the end.
+            // Clients send nothing but pings, which are answered while the socket is read, and the
+            // end.
             received = socket.recv() => match received {
                 Some(Ok(_)) => continue,
                 Some(Err(_)) | None => return,
@@ -152,7 +168,10 @@ async fn serve_socket(
                 },
                 None => continue,
             },
-            Err(error) => (json!({"type": "error", "data": failure(&error)}).to_string(), true),
+            Err(error) => (
+                json!({"type": "error", "data": failure(&error)}).to_string(),
+                true,
+            ),
         };
         // A client that does not read is disconnected. It continues from its last event.
         let sent = timeout(SEND_TIMEOUT, socket.send(Message::from(text))).await;
@@ -180,24 +199,44 @@ async fn next_message(
 }
 
 async fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamMessage> {
-    let live =
-        |kind, data: Value| Some(StreamMessage { kind, id: None, data: to_raw_value(&data).ok()?.into() });
+    let live = |kind, data: Value| {
+        Some(StreamMessage {
+            kind,
+            id: None,
+            data: to_raw_value(&data).ok()?.into(),
+        })
+    };
     match update {
         ConversationUpdate::Event(event) => {
             if let EventBody::Record(Record::ConversationTitled(titled)) = &event.body {
                 let message = live("title", json!({"title": titled.title}))?;
-                return Some(StreamMessage { id: Some(event.id), ..message });
+                return Some(StreamMessage {
+                    id: Some(event.id),
+                    ..message
+                });
             }
             let data = state.client_events.json(&event).await?;
-            Some(StreamMessage { kind: "event", id: Some(event.id), data })
+            Some(StreamMessage {
+                kind: "event",
+                id: Some(event.id),
+                data,
+            })
         }
-        ConversationUpdate::Live(LiveUpdate::Output { action, offset, bytes }) => {
+        ConversationUpdate::Live(LiveUpdate::Output {
+            action,
+            offset,
+            bytes,
+        }) => {
             let text = String::from_utf8_lossy(&bytes);
-            live("output", json!({"action": action, "offset": offset, "text": text}))
+            live(
+                "output",
+                json!({"action": action, "offset": offset, "text": text}),
+            )
         }
-        ConversationUpdate::Live(LiveUpdate::OutputGap { action, from, to }) => {
-            live("output_gap", json!({"action": action, "from": from, "to": to}))
-        }
+        ConversationUpdate::Live(LiveUpdate::OutputGap { action, from, to }) => live(
+            "output_gap",
+            json!({"action": action, "from": from, "to": to}),
+        ),
         ConversationUpdate::Closed => live("closed", json!({})),
         ConversationUpdate::Waiting(waiting) => {
             live("waiting", json!({"agent_state": waiting.state.agent_state}))

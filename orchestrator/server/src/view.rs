@@ -14,7 +14,8 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use crate::state::ServerState;
 
-/// The pictures of a page, and their types. V0's page shows a picture only if it is named a PNG, and browsers look at its bytes.
+/// The pictures of a page, and their types. V0's page shows a picture only if it is named a PNG,
+/// and browsers look at its bytes.
 const PICTURES: [&str; 2] = ["screenshot", "set_of_marks"];
 const JPEG: &str = "data:image/jpeg;base64,";
 const PNG: &str = "data:image/png;base64,";
@@ -35,7 +36,9 @@ pub(crate) fn event(event: &Event) -> Option<Value> {
         event.entry("message").or_insert(Value::Null);
     }
     for picture in PICTURES {
-        if let Some(Value::String(url)) = json.get_mut("extras").and_then(|extras| extras.get_mut(picture))
+        if let Some(Value::String(url)) = json
+            .get_mut("extras")
+            .and_then(|extras| extras.get_mut(picture))
             && let Some(data) = url.strip_prefix(JPEG)
         {
             *url = format!("{PNG}{data}");
@@ -46,10 +49,16 @@ pub(crate) fn event(event: &Event) -> Option<Value> {
 
 /// Whether an event has a picture that clients see with another type.
 fn has_jpeg(event: &Event) -> bool {
-    let EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. }) = &event.body else {
+    let EventBody::Observation(Observation {
+        kind: ObservationKind::Browse(page),
+        ..
+    }) = &event.body
+    else {
         return false;
     };
-    [&page.screenshot, &page.set_of_marks].into_iter().any(|url| url.starts_with(JPEG))
+    [&page.screenshot, &page.set_of_marks]
+        .into_iter()
+        .any(|url| url.starts_with(JPEG))
 }
 
 /// Like [`event`], as text.
@@ -60,7 +69,8 @@ pub(crate) fn event_json(event: &Event) -> Option<Box<RawValue>> {
     to_raw_value(&self::event(event)?).ok()
 }
 
-/// Returns what the agent says to the user with an event. Messages of other agents are not for the user.
+/// Returns what the agent says to the user with an event. Messages of other agents are not for the
+/// user.
 pub(crate) fn agent_text(event: &Event) -> Option<&str> {
     if event.delegation.is_some() || event.source != EventSource::Agent {
         return None;
@@ -77,9 +87,14 @@ pub(crate) fn agent_text(event: &Event) -> Option<&str> {
 pub(crate) fn describe_action(action: &Event) -> String {
     let json = event(action).unwrap_or_default();
     let kind = json["action"].as_str().unwrap_or_default();
-    let subject =
-        ["command", "code", "path", "url", "name"].iter().find_map(|key| json["args"][key].as_str());
-    let excerpt: String = subject.unwrap_or_default().chars().take(MAX_ACTION_EXCERPT).collect();
+    let subject = ["command", "code", "path", "url", "name"]
+        .iter()
+        .find_map(|key| json["args"][key].as_str());
+    let excerpt: String = subject
+        .unwrap_or_default()
+        .chars()
+        .take(MAX_ACTION_EXCERPT)
+        .collect();
     format!("{kind} {excerpt}").trim_end().to_owned()
 }
 
@@ -93,7 +108,10 @@ pub(crate) fn conversation_state(server: &ServerState, id: &ConversationId) -> C
 }
 
 /// Returns a conversation as clients see it. `None` if even its entry cannot be read.
-pub(crate) fn conversation_info(server: &ServerState, entry: &ConversationEntry) -> Option<ConversationInfo> {
+pub(crate) fn conversation_info(
+    server: &ServerState,
+    entry: &ConversationEntry,
+) -> Option<ConversationInfo> {
     let summary = entry.summary.as_ref()?;
     let overview = entry.overview.as_ref().ok();
     let running = server.conversations.state(&summary.id);
@@ -128,15 +146,25 @@ fn title(id: &ConversationId, title: Option<&str>) -> String {
     match title.filter(|title| !title.is_empty()) {
         Some(title) => title.to_owned(),
         None => {
-            format!("Conversation {}", id.as_str().chars().take(DEFAULT_TITLE_ID_CHARS).collect::<String>())
+            format!(
+                "Conversation {}",
+                id.as_str()
+                    .chars()
+                    .take(DEFAULT_TITLE_ID_CHARS)
+                    .collect::<String>()
+            )
         }
     }
 }
 
-/// Returns the repository in the workspace of a conversation, as V0 names it. `None` if there is none.
+/// Returns the repository in the workspace of a conversation, as V0 names it. `None` if there is
+/// none.
 pub(crate) fn repository(entry: &ConversationEntry) -> Option<String> {
     let overview = entry.overview.as_ref().ok()?;
-    Some(repository_name(overview.git_provider, overview.repository.as_deref()?))
+    Some(repository_name(
+        overview.git_provider,
+        overview.repository.as_deref()?,
+    ))
 }
 
 /// Returns the URL of the repository in the workspace of a conversation. `None` if there is none.
@@ -144,9 +172,15 @@ pub(crate) fn repository_url(entry: &ConversationEntry) -> Option<&str> {
     entry.overview.as_ref().ok()?.repository.as_deref()
 }
 
-/// Returns what created a conversation. Those of the command line and of older versions count as V0's default.
+/// Returns what created a conversation. Those of the command line and of older versions count as
+/// V0's default.
 fn trigger(entry: &ConversationEntry) -> ConversationTrigger {
-    entry.overview.as_ref().ok().and_then(|overview| overview.trigger).unwrap_or_default()
+    entry
+        .overview
+        .as_ref()
+        .ok()
+        .and_then(|overview| overview.trigger)
+        .unwrap_or_default()
 }
 
 /// Whether the agent waits for its sandbox. An agent at rest may have none.

@@ -1,5 +1,5 @@
-//! Work whose cost a client, a model or a sandbox decides. It runs on blocking threads, so that it delays no other request, and each
-//! user has a maximum of it.
+//! Work whose cost a client, a model or a sandbox decides. It runs on blocking threads, so that it
+//! delays no other request, and each user has a maximum of it.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,11 +27,12 @@ const PERMIT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Length of the parts in which a long response is sent. The connection buffers a few of them.
 const PART_BYTES: usize = 128 << 10;
 
-/// Length from which a body is parsed on a blocking thread: a switch of threads costs as much as a few kilobytes do.
+/// Length from which a body is parsed on a blocking thread: a switch of threads costs as much as a
+/// few kilobytes do.
 const MIN_BLOCKING_BYTES: usize = 32 << 10;
 
-/// A permit for work that the content of a sandbox or a log can make expensive. Waits while other requests of the user have all
-/// permits. The operator needs none.
+/// A permit for work that the content of a sandbox or a log can make expensive. Waits while other
+/// requests of the user have all permits. The operator needs none.
 pub(crate) struct WorkPermit(
     #[expect(dead_code, reason = "its drop ends the right")] Option<OwnedSemaphorePermit>,
 );
@@ -42,19 +43,37 @@ impl WorkPermit {
     /// # Errors
     /// [`ApiError::TooMuchWork`].
     pub(crate) async fn acquire(state: &ServerState, caller: &Caller) -> Result<Self, ApiError> {
-        let Some(user) = caller.user.clone() else { return Ok(Self(None)) };
+        let Some(user) = caller.user.clone() else {
+            return Ok(Self(None));
+        };
         let permit = timeout(PERMIT_TIMEOUT, state.work_by_user.acquire(user)).await;
         permit.map(Self).map_err(|_| ApiError::TooMuchWork)
     }
 
-    /// Responds with a JSON value, which may be long. Holds the permit until the client has received it, so that slow clients do not
-    /// make the server hold many.
-    pub(crate) async fn respond(self, value: impl Serialize + Send + 'static) -> Result<Response, ApiError> {
+    /// Responds with a JSON value, which may be long. Holds the permit until the client has
+    /// received it, so that slow clients do not make the server hold many.
+    pub(crate) async fn respond(
+        self,
+        value: impl Serialize + Send + 'static,
+    ) -> Result<Response, ApiError> {
         // Never fails: all keys are texts.
-        let json = run_blocking(move || Bytes::from(serde_json::to_vec(&value).unwrap_or_default())).await?;
+        let json =
+            run_blocking(move || Bytes::from(serde_json::to_vec(&value).unwrap_or_default()))
+                .await?;
         let length = HeaderValue::from(json.len());
-        let body = if json.len() > PART_BYTES { Body::from_stream(parts(json, self)) } else { json.into() };
-        Ok(([(header::CONTENT_TYPE, JSON), (header::CONTENT_LENGTH, length)], body).into_response())
+        let body = if json.len() > PART_BYTES {
+            Body::from_stream(parts(json, self))
+        } else {
+            json.into()
+        };
+        Ok((
+            [
+                (header::CONTENT_TYPE, JSON),
+                (header::CONTENT_LENGTH, length),
+            ],
+            body,
+        )
+            .into_response())
     }
 }
 
@@ -72,7 +91,10 @@ fn parts<G>(body: Bytes, held: G) -> impl Stream<Item = Result<Bytes, Infallible
 impl FromRequestParts<Arc<ServerState>> for WorkPermit {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Arc<ServerState>) -> Result<Self, ApiError> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        state: &Arc<ServerState>,
+    ) -> Result<Self, ApiError> {
         let RequestCaller(caller) = RequestCaller::from_request_parts(parts, state).await?;
         Self::acquire(state, &caller).await
     }
@@ -94,7 +116,8 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     }
 }
 
-/// Parses a body. A long one is parsed on a thread that may block, and waits while others are parsed.
+/// Parses a body. A long one is parsed on a thread that may block, and waits while others are
+/// parsed.
 ///
 /// # Errors
 /// Those of the parser.
@@ -129,7 +152,10 @@ mod tests {
         for length in [0, 1, PART_BYTES - 2, PART_BYTES, 5 * PART_BYTES + 1] {
             let text = "x".repeat(length);
             let response = WorkPermit(None).respond(text.clone()).await.unwrap();
-            assert_eq!(response.headers()[header::CONTENT_LENGTH], (length + 2).to_string());
+            assert_eq!(
+                response.headers()[header::CONTENT_LENGTH],
+                (length + 2).to_string()
+            );
             assert_eq!(response.headers()[header::CONTENT_TYPE], JSON);
             let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
             assert_eq!(body, format!("\"{text}\""));
@@ -142,8 +168,10 @@ mod tests {
         let permits = KeyedPermits::new(1);
         for received in [1, 3, 4] {
             let permit = permits.try_acquire("ada").unwrap();
-            let mut parts =
-                Box::pin(parts(Bytes::from(vec![b'x'; 3 * PART_BYTES]), WorkPermit(Some(permit))));
+            let mut parts = Box::pin(parts(
+                Bytes::from(vec![b'x'; 3 * PART_BYTES]),
+                WorkPermit(Some(permit)),
+            ));
             for part in 0..received {
                 assert!(permits.try_acquire("ada").is_none());
                 assert_eq!(parts.next().await.is_some(), part < 3);

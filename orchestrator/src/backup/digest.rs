@@ -17,7 +17,10 @@ pub(super) struct HashingWriter<W> {
 
 impl<W: Write> HashingWriter<W> {
     pub(super) fn new(output: W) -> Self {
-        Self { output, context: Context::new(&SHA256) }
+        Self {
+            output,
+            context: Context::new(&SHA256),
+        }
     }
 
     /// Returns the hash of everything that was written, in hexadecimal digits.
@@ -42,8 +45,8 @@ impl<W: Write> Write for HashingWriter<W> {
     }
 }
 
-/// The hash of what was read of an archive, except the last block. When the header of an entry was read, that is everything before
-/// the entry.
+/// The hash of what was read of an archive, except the last block. When the header of an entry was
+/// read, that is everything before the entry.
 #[derive(Clone)]
 pub(super) struct DelayedDigest(Rc<RefCell<Delayed>>);
 
@@ -73,7 +76,9 @@ impl DelayedDigest {
         let of_last = due.min(last.len());
         context.update(last.get(..of_last).unwrap_or_default());
         last.drain(..of_last);
-        let (due, rest) = bytes.split_at_checked(due - of_last).unwrap_or((bytes, &[]));
+        let (due, rest) = bytes
+            .split_at_checked(due - of_last)
+            .unwrap_or((bytes, &[]));
         context.update(due);
         last.extend_from_slice(rest);
     }
@@ -113,8 +118,15 @@ mod tests {
 
     #[test]
     fn last_block_is_not_in_the_delayed_hash() {
-        let bytes: Vec<u8> = (0..5000_u32).map(|number| number.to_le_bytes()[0]).collect();
-        for sizes in [[1, 511, 512], [512, 512, 512], [513, 1, 2000], [100, 200, 300]] {
+        let bytes: Vec<u8> = (0..5000_u32)
+            .map(|number| number.to_le_bytes()[0])
+            .collect();
+        for sizes in [
+            [1, 511, 512],
+            [512, 512, 512],
+            [513, 1, 2000],
+            [100, 200, 300],
+        ] {
             let digest = DelayedDigest::new();
             let mut start = 0;
             for size in sizes {

@@ -1,6 +1,8 @@
-//! Backups of a store: one file with everything that a store of either kind has, except sessions and the keys of the host.
+//! Backups of a store: one file with everything that a store of either kind has, except sessions
+//! and the keys of the host.
 //!
-//! A backup is a tar archive, compressed with gzip, so that it can be inspected without this program. Its entries, in this order:
+//! A backup is a tar archive, compressed with gzip, so that it can be inspected without this
+//! program. Its entries, in this order:
 //!
 //! | Entry | Content |
 //! |---|---|
@@ -13,8 +15,8 @@
 //!
 //! Users follow the conversations, so that the owner of each conversation is among them.
 //!
-//! A backup that is read is hostile. Lines and entries are bounded, paths are never used as paths of the disk, and entries that are no
-//! regular file are refused.
+//! A backup that is read is hostile. Lines and entries are bounded, paths are never used as paths
+//! of the disk, and entries that are no regular file are refused.
 
 mod digest;
 mod part;

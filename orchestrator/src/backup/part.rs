@@ -35,10 +35,15 @@ impl BackupPart {
 
     /// Returns the part with this path. `None` if no part has it.
     pub(super) fn from_path(path: &str) -> Option<Self> {
-        if let Some(id) = path.strip_prefix(FOLDER).and_then(|rest| rest.strip_suffix(FILE)) {
+        if let Some(id) = path
+            .strip_prefix(FOLDER)
+            .and_then(|rest| rest.strip_suffix(FILE))
+        {
             return id.parse().ok().map(Self::Conversation);
         }
-        [Self::Users, Self::Keys, Self::Settings, Self::Audit].into_iter().find(|part| part.path() == path)
+        [Self::Users, Self::Keys, Self::Settings, Self::Audit]
+            .into_iter()
+            .find(|part| part.path() == path)
     }
 
     /// Returns the position of its kind in the order of a backup.

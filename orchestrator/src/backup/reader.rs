@@ -8,8 +8,8 @@ use tar::{Archive, Entries, Entry, EntryType};
 
 use super::digest::{DelayedDigest, HashingReader};
 use super::{
-    BackupCounts, BackupFormat, BackupManifest, BackupPart, FORMAT_NAME, FORMAT_PATH, FORMAT_VERSION,
-    MANIFEST_PATH, MAX_DESCRIPTION_BYTES,
+    BackupCounts, BackupFormat, BackupManifest, BackupPart, FORMAT_NAME, FORMAT_PATH,
+    FORMAT_VERSION, MANIFEST_PATH, MAX_DESCRIPTION_BYTES,
 };
 
 /// Maximum length of the padding after the end of the archive, in bytes.
@@ -22,7 +22,9 @@ pub(crate) enum BackupError {
     #[error("it is no backup of Glovebox")]
     NoBackup,
     /// A newer version of Glovebox has written it.
-    #[error("the backup has format {found}, and this program knows {FORMAT_VERSION}: upgrade Glovebox")]
+    #[error(
+        "the backup has format {found}, and this program knows {FORMAT_VERSION}: upgrade Glovebox"
+    )]
     TooNew {
         /// The version of its format.
         found: u32,
@@ -79,7 +81,10 @@ impl<R: Read> BackupReader<R> {
     pub(crate) fn new(input: R) -> Self {
         let digest = DelayedDigest::new();
         let input = HashingReader::new(GzDecoder::new(BufReader::new(input)), digest.clone());
-        Self { archive: Archive::new(input), digest }
+        Self {
+            archive: Archive::new(input),
+            digest,
+        }
     }
 
     /// Reads the first entry, and returns the parts that follow.
@@ -87,9 +92,17 @@ impl<R: Read> BackupReader<R> {
     /// # Errors
     /// [`BackupError::NoBackup`] or [`BackupError::TooNew`].
     pub(crate) fn parts(&mut self) -> Result<(BackupFormat, BackupParts<'_, R>), BackupError> {
-        // Raw: long names and other extensions, which tar holds in memory whatever their size, are unexpected entries.
-        let mut entries = self.archive.entries().map_err(BackupError::Damaged)?.raw(true);
-        let first = entries.next().and_then(Result::ok).ok_or(BackupError::NoBackup)?;
+        // Raw: long names and other extensions, which tar holds in memory whatever their size, are
+        // unexpected entries.
+        let mut entries = self
+            .archive
+            .entries()
+            .map_err(BackupError::Damaged)?
+            .raw(true);
+        let first = entries
+            .next()
+            .and_then(Result::ok)
+            .ok_or(BackupError::NoBackup)?;
         if path_of(&first).as_deref() != Some(FORMAT_PATH) {
             return Err(BackupError::NoBackup);
         }
@@ -99,34 +112,57 @@ impl<R: Read> BackupReader<R> {
             found if found > FORMAT_VERSION => Err(BackupError::TooNew { found }),
             _ => {
                 let (digest, counts) = (self.digest.clone(), BackupCounts::default());
-                Ok((format, BackupParts { entries, digest, position: 0, counts, manifest: None }))
+                Ok((
+                    format,
+                    BackupParts {
+                        entries,
+                        digest,
+                        position: 0,
+                        counts,
+                        manifest: None,
+                    },
+                ))
             }
         }
     }
 
-    /// Checks that nothing follows the last entry, after all parts were read. This also checks the checksum of gzip.
+    /// Checks that nothing follows the last entry, after all parts were read. This also checks the
+    /// checksum of gzip.
     ///
     /// # Errors
     /// [`BackupError::Damaged`] or [`BackupError::Mismatch`].
     pub(crate) fn check_end(self) -> Result<(), BackupError> {
         let mut input = self.archive.into_inner().into_inner();
         let mut padding = Vec::new();
-        input.by_ref().take(MAX_PADDING_BYTES).read_to_end(&mut padding).map_err(BackupError::Damaged)?;
+        input
+            .by_ref()
+            .take(MAX_PADDING_BYTES)
+            .read_to_end(&mut padding)
+            .map_err(BackupError::Damaged)?;
         let mut rest = input.into_inner();
         let is_at_end = rest.fill_buf().map_err(BackupError::Damaged)?.is_empty();
-        if padding.iter().any(|byte| *byte != 0) || !is_at_end { Err(BackupError::Mismatch) } else { Ok(()) }
+        if padding.iter().any(|byte| *byte != 0) || !is_at_end {
+            Err(BackupError::Mismatch)
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl<'a, R: Read> BackupParts<'a, R> {
-    /// Returns the next part with its lines, which need not be read to their end. `None` after the manifest, which was checked then.
+    /// Returns the next part with its lines, which need not be read to their end. `None` after the
+    /// manifest, which was checked then.
     ///
     /// # Errors
     /// See [`BackupError`].
     pub(crate) fn next(&mut self) -> Result<Option<(BackupPart, PartLines<'a, R>)>, BackupError> {
         let Some(entry) = self.entries.next() else {
             let error = io::Error::new(io::ErrorKind::UnexpectedEof, "it has no manifest");
-            return if self.manifest.is_some() { Ok(None) } else { Err(BackupError::Damaged(error)) };
+            return if self.manifest.is_some() {
+                Ok(None)
+            } else {
+                Err(BackupError::Damaged(error))
+            };
         };
         let entry = entry.map_err(BackupError::Damaged)?;
         let path = path_of(&entry).unwrap_or_else(|| "?".to_owned());
@@ -142,13 +178,21 @@ impl<'a, R: Read> BackupParts<'a, R> {
             self.manifest = Some(manifest);
             return self.next();
         }
-        let Some(part) = BackupPart::from_path(&path) else { return Err(BackupError::UnexpectedEntry(path)) };
-        let is_repeated = part.position() == self.position && !matches!(part, BackupPart::Conversation(_));
+        let Some(part) = BackupPart::from_path(&path) else {
+            return Err(BackupError::UnexpectedEntry(path));
+        };
+        let is_repeated =
+            part.position() == self.position && !matches!(part, BackupPart::Conversation(_));
         if part.position() < self.position || is_repeated {
             return Err(BackupError::UnexpectedEntry(path));
         }
         self.position = part.position();
-        let lines = PartLines { path, part: part.clone(), number: 0, content: BufReader::new(entry) };
+        let lines = PartLines {
+            path,
+            part: part.clone(),
+            number: 0,
+            content: BufReader::new(entry),
+        };
         Ok(Some((part, lines)))
     }
 
@@ -185,7 +229,11 @@ impl<R: Read> PartLines<'_, R> {
     ) -> Result<Option<T>, BackupError> {
         let max = self.part.max_line_bytes();
         let mut line = Vec::new();
-        let read = self.content.by_ref().take(max as u64 + 1).read_until(b'\n', &mut line);
+        let read = self
+            .content
+            .by_ref()
+            .take(max as u64 + 1)
+            .read_until(b'\n', &mut line);
         if read.map_err(BackupError::Damaged)? == 0 {
             return Ok(None);
         }
@@ -203,8 +251,15 @@ impl<R: Read> PartLines<'_, R> {
     }
 
     /// Returns the error of the last line.
-    pub(crate) fn invalid(&self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BackupError {
-        BackupError::InvalidLine { path: self.path.clone(), line: self.number, source: source.into() }
+    pub(crate) fn invalid(
+        &self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> BackupError {
+        BackupError::InvalidLine {
+            path: self.path.clone(),
+            line: self.number,
+            source: source.into(),
+        }
     }
 }
 
@@ -215,9 +270,15 @@ fn path_of(entry: &Entry<'_, impl Read>) -> Option<String> {
     String::from_utf8(path).ok()
 }
 
-fn read_description<T: DeserializeOwned>(entry: Entry<'_, impl Read>, path: &str) -> Result<T, BackupError> {
+fn read_description<T: DeserializeOwned>(
+    entry: Entry<'_, impl Read>,
+    path: &str,
+) -> Result<T, BackupError> {
     let mut text = Vec::new();
-    entry.take(MAX_DESCRIPTION_BYTES).read_to_end(&mut text).map_err(BackupError::Damaged)?;
+    entry
+        .take(MAX_DESCRIPTION_BYTES)
+        .read_to_end(&mut text)
+        .map_err(BackupError::Damaged)?;
     serde_json::from_slice(&text).map_err(|source| BackupError::InvalidLine {
         path: path.to_owned(),
         line: 1,

@@ -67,14 +67,34 @@ enum BackupActor {
 pub(crate) struct InvalidRecord(&'static str);
 
 impl From<&User> for BackupUser {
-    fn from(User { name, created_at, removed_at }: &User) -> Self {
-        Self { name: name.clone(), created_at: *created_at, removed_at: *removed_at }
+    fn from(
+        User {
+            name,
+            created_at,
+            removed_at,
+        }: &User,
+    ) -> Self {
+        Self {
+            name: name.clone(),
+            created_at: *created_at,
+            removed_at: *removed_at,
+        }
     }
 }
 
 impl From<BackupUser> for User {
-    fn from(BackupUser { name, created_at, removed_at }: BackupUser) -> Self {
-        Self { name, created_at, removed_at }
+    fn from(
+        BackupUser {
+            name,
+            created_at,
+            removed_at,
+        }: BackupUser,
+    ) -> Self {
+        Self {
+            name,
+            created_at,
+            removed_at,
+        }
     }
 }
 
@@ -96,18 +116,43 @@ impl TryFrom<BackupKey> for KeyRecord {
     type Error = InvalidRecord;
 
     fn try_from(line: BackupKey) -> Result<Self, InvalidRecord> {
-        let BackupKey { id, hash, user, scope, created_at, expires_at, last_used_at } = line;
+        let BackupKey {
+            id,
+            hash,
+            user,
+            scope,
+            created_at,
+            expires_at,
+            last_used_at,
+        } = line;
         let mut bytes = [0; 32];
         hex::decode_to_slice(hash, &mut bytes).map_err(|_| InvalidRecord("the hash"))?;
         let id = parse_key_id(&id)?;
         let scope = KeyScope::from_name(&scope).ok_or(InvalidRecord("the scope"))?;
-        let key = Key { id, user, scope, created_at, expires_at, last_used_at };
-        Ok(Self { key, hash: SecretHash::from_bytes(bytes) })
+        let key = Key {
+            id,
+            user,
+            scope,
+            created_at,
+            expires_at,
+            last_used_at,
+        };
+        Ok(Self {
+            key,
+            hash: SecretHash::from_bytes(bytes),
+        })
     }
 }
 
 impl From<&EncryptedDocument> for BackupSettings {
-    fn from(EncryptedDocument { name, revision, key_id, sealed }: &EncryptedDocument) -> Self {
+    fn from(
+        EncryptedDocument {
+            name,
+            revision,
+            key_id,
+            sealed,
+        }: &EncryptedDocument,
+    ) -> Self {
         Self {
             name: name.clone(),
             revision: *revision,
@@ -121,22 +166,51 @@ impl TryFrom<BackupSettings> for EncryptedDocument {
     type Error = InvalidRecord;
 
     fn try_from(line: BackupSettings) -> Result<Self, InvalidRecord> {
-        let BackupSettings { name, revision, key_id, sealed } = line;
+        let BackupSettings {
+            name,
+            revision,
+            key_id,
+            sealed,
+        } = line;
         let key_id = hex::decode(key_id).map_err(|_| InvalidRecord("the id of the key"))?;
-        let sealed = STANDARD.decode(sealed).map_err(|_| InvalidRecord("the encrypted content"))?;
-        Ok(Self { name, revision, key_id, sealed })
+        let sealed = STANDARD
+            .decode(sealed)
+            .map_err(|_| InvalidRecord("the encrypted content"))?;
+        Ok(Self {
+            name,
+            revision,
+            key_id,
+            sealed,
+        })
     }
 }
 
 impl From<&AuditEntry> for BackupAuditEntry {
     fn from(entry: &AuditEntry) -> Self {
-        let AuditEntry { at_ms, actor, address, action, conversation, status } = entry.clone();
+        let AuditEntry {
+            at_ms,
+            actor,
+            address,
+            action,
+            conversation,
+            status,
+        } = entry.clone();
         let actor = match actor {
             AuditActor::Unknown => BackupActor::Unknown,
             AuditActor::Operator => BackupActor::Operator,
-            AuditActor::User { name, key } => BackupActor::User { name, key: key.map(|key| key.to_string()) },
+            AuditActor::User { name, key } => BackupActor::User {
+                name,
+                key: key.map(|key| key.to_string()),
+            },
         };
-        Self { at_ms, actor, address, action, conversation, status }
+        Self {
+            at_ms,
+            actor,
+            address,
+            action,
+            conversation,
+            status,
+        }
     }
 }
 
@@ -144,15 +218,30 @@ impl TryFrom<BackupAuditEntry> for AuditEntry {
     type Error = InvalidRecord;
 
     fn try_from(line: BackupAuditEntry) -> Result<Self, InvalidRecord> {
-        let BackupAuditEntry { at_ms, actor, address, action, conversation, status } = line;
+        let BackupAuditEntry {
+            at_ms,
+            actor,
+            address,
+            action,
+            conversation,
+            status,
+        } = line;
         let actor = match actor {
             BackupActor::Unknown => AuditActor::Unknown,
             BackupActor::Operator => AuditActor::Operator,
-            BackupActor::User { name, key } => {
-                AuditActor::User { name, key: key.as_deref().map(parse_key_id).transpose()? }
-            }
+            BackupActor::User { name, key } => AuditActor::User {
+                name,
+                key: key.as_deref().map(parse_key_id).transpose()?,
+            },
         };
-        Ok(Self { at_ms, actor, address, action, conversation, status })
+        Ok(Self {
+            at_ms,
+            actor,
+            address,
+            action,
+            conversation,
+            status,
+        })
     }
 }
 

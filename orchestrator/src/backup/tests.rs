@@ -21,7 +21,15 @@ fn backup() -> Vec<u8> {
         writer.add(content, || Ok(())).unwrap();
     }
     let (bytes, counts) = writer.finish().unwrap();
-    assert_eq!(counts, BackupCounts { conversations: 2, events: 63, users: 1, ..BackupCounts::default() });
+    assert_eq!(
+        counts,
+        BackupCounts {
+            conversations: 2,
+            events: 63,
+            users: 1,
+            ..BackupCounts::default()
+        }
+    );
     bytes
 }
 
@@ -59,7 +67,9 @@ fn archive(entries: &[(&str, tar::EntryType, Vec<u8>)]) -> Vec<u8> {
 }
 
 fn format(version: u32) -> Vec<u8> {
-    json!({"format": FORMAT_NAME, "version": version, "created_at": "", "glovebox": "9"}).to_string().into()
+    json!({"format": FORMAT_NAME, "version": version, "created_at": "", "glovebox": "9"})
+        .to_string()
+        .into()
 }
 
 #[test]
@@ -67,17 +77,29 @@ fn backup_is_read_as_it_was_written() {
     let parts = read(&backup()).unwrap();
     let paths: Vec<_> = parts.iter().map(|(path, _)| path.as_str()).collect();
     let long = format!("conversations/{}/events.jsonl", "c".repeat(128));
-    assert_eq!(paths, ["conversations/one/events.jsonl", &long, "users.jsonl"]);
-    assert!(parts[1].1.iter().eq(&(0..60).map(|line| json!({"line": line})).collect::<Vec<_>>()));
+    assert_eq!(
+        paths,
+        ["conversations/one/events.jsonl", &long, "users.jsonl"]
+    );
+    assert!(
+        parts[1].1.iter().eq(&(0..60)
+            .map(|line| json!({"line": line}))
+            .collect::<Vec<_>>())
+    );
 }
 
 #[test]
 fn backup_is_refused_when_it_is_truncated_or_altered() {
     let whole = backup();
     for length in 0..whole.len() {
-        assert!(read(&whole[..length]).is_err(), "{length} bytes of {}", whole.len());
+        assert!(
+            read(&whole[..length]).is_err(),
+            "{length} bytes of {}",
+            whole.len()
+        );
     }
-    // A few bits have no meaning for the content: the time in the header of gzip, lengths of codes that are not used.
+    // A few bits have no meaning for the content: the time in the header of gzip, lengths of codes
+    // that are not used.
     let (expected, mut unnoticed) = (read(&whole).unwrap(), 0);
     for index in 0..whole.len() {
         let mut altered = whole.clone();
@@ -87,7 +109,11 @@ fn backup_is_refused_when_it_is_truncated_or_altered() {
             unnoticed += 1;
         }
     }
-    assert!(unnoticed < whole.len() / 10, "{unnoticed} of {}", whole.len());
+    assert!(
+        unnoticed < whole.len() / 10,
+        "{unnoticed} of {}",
+        whole.len()
+    );
     let longer = [whole.as_slice(), b"x"].concat();
     assert!(matches!(read(&longer), Err(BackupError::Mismatch)));
 }
@@ -96,11 +122,18 @@ fn backup_is_refused_when_it_is_truncated_or_altered() {
 fn content_is_refused_when_only_the_manifest_differs() {
     use std::io::Read as _;
     let mut plain = Vec::new();
-    flate2::read::GzDecoder::new(backup().as_slice()).read_to_end(&mut plain).unwrap();
-    let changed = String::from_utf8(plain).unwrap().replace("\"line\":2}", "\"line\":7}");
+    flate2::read::GzDecoder::new(backup().as_slice())
+        .read_to_end(&mut plain)
+        .unwrap();
+    let changed = String::from_utf8(plain)
+        .unwrap()
+        .replace("\"line\":2}", "\"line\":7}");
     let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
     encoder.write_all(changed.as_bytes()).unwrap();
-    assert!(matches!(read(&encoder.finish().unwrap()), Err(BackupError::Mismatch)));
+    assert!(matches!(
+        read(&encoder.finish().unwrap()),
+        Err(BackupError::Mismatch)
+    ));
 }
 
 #[test]
@@ -115,8 +148,15 @@ fn file_is_refused_when_it_is_no_backup_or_newer() {
     ] {
         assert!(matches!(read(&no_backup), Err(BackupError::NoBackup)));
     }
-    let newer = read(&archive(&[("format.json", regular, format(FORMAT_VERSION + 1))]));
-    assert!(matches!(newer, Err(BackupError::TooNew { found: 2 })), "{newer:?}");
+    let newer = read(&archive(&[(
+        "format.json",
+        regular,
+        format(FORMAT_VERSION + 1),
+    )]));
+    assert!(
+        matches!(newer, Err(BackupError::TooNew { found: 2 })),
+        "{newer:?}"
+    );
 }
 
 #[test]
@@ -155,23 +195,45 @@ fn entry_is_refused_when_it_is_none_of_a_backup() {
             archive(&[first.clone(), (path, kind, vec![])])
         };
         let result = read(&bytes);
-        assert!(matches!(result, Err(BackupError::UnexpectedEntry(_))), "{path}: {result:?}");
+        assert!(
+            matches!(result, Err(BackupError::UnexpectedEntry(_))),
+            "{path}: {result:?}"
+        );
     }
-    for repeated in [["users.jsonl", "users.jsonl"], ["audit.jsonl", "keys.jsonl"]] {
+    for repeated in [
+        ["users.jsonl", "users.jsonl"],
+        ["audit.jsonl", "keys.jsonl"],
+    ] {
         let entries = repeated.map(|path| (path, Regular, vec![]));
         let result = read(&archive(&[&[first.clone()][..], &entries].concat()));
-        assert!(matches!(result, Err(BackupError::UnexpectedEntry(_))), "{repeated:?}: {result:?}");
+        assert!(
+            matches!(result, Err(BackupError::UnexpectedEntry(_))),
+            "{repeated:?}: {result:?}"
+        );
     }
     let result = read(&archive(&[first, ("users.jsonl", Regular, vec![])]));
-    assert!(matches!(result, Err(BackupError::Damaged(_))), "no manifest: {result:?}");
+    assert!(
+        matches!(result, Err(BackupError::Damaged(_))),
+        "no manifest: {result:?}"
+    );
 }
 
 #[test]
 fn line_is_refused_when_it_is_too_long_or_incomplete() {
-    let first = ("format.json", tar::EntryType::Regular, format(FORMAT_VERSION));
+    let first = (
+        "format.json",
+        tar::EntryType::Regular,
+        format(FORMAT_VERSION),
+    );
     let long = vec![b' '; MAX_RECORD_BYTES + 2];
     for content in [b"{}".to_vec(), b"{}\n{".to_vec(), b"{\n".to_vec(), long] {
-        let result = read(&archive(&[first.clone(), ("users.jsonl", tar::EntryType::Regular, content)]));
-        assert!(matches!(result, Err(BackupError::InvalidLine { .. })), "{result:?}");
+        let result = read(&archive(&[
+            first.clone(),
+            ("users.jsonl", tar::EntryType::Regular, content),
+        ]));
+        assert!(
+            matches!(result, Err(BackupError::InvalidLine { .. })),
+            "{result:?}"
+        );
     }
 }

@@ -11,11 +11,12 @@ use tempfile::SpooledTempFile;
 
 use super::digest::{BLOCK_BYTES, HashingWriter};
 use super::{
-    BackupCounts, BackupFormat, BackupManifest, BackupPart, FORMAT_NAME, FORMAT_PATH, FORMAT_VERSION,
-    MANIFEST_PATH,
+    BackupCounts, BackupFormat, BackupManifest, BackupPart, FORMAT_NAME, FORMAT_PATH,
+    FORMAT_VERSION, MANIFEST_PATH,
 };
 
-/// Size of a part that is held in memory. A larger one is written to a temporary file, because its size precedes it in the archive.
+/// Size of a part that is held in memory. A larger one is written to a temporary file, because its
+/// size precedes it in the archive.
 const MAX_MEMORY_BYTES: usize = 8 << 20;
 
 /// A backup that is written. Incomplete until [`finish`](Self::finish) returns.
@@ -34,14 +35,21 @@ pub(crate) struct PartWriter {
 impl PartWriter {
     /// Creates a part without lines. A large one gets a temporary file in a folder.
     pub(crate) fn new(part: BackupPart, folder: &Path) -> Self {
-        Self { part, lines: 0, content: tempfile::spooled_tempfile_in(MAX_MEMORY_BYTES, folder) }
+        Self {
+            part,
+            lines: 0,
+            content: tempfile::spooled_tempfile_in(MAX_MEMORY_BYTES, folder),
+        }
     }
 
     /// Appends a line.
     pub(crate) fn push(&mut self, value: &impl Serialize) -> io::Result<()> {
         let mut line = serde_json::to_vec(value)?;
         if line.len() > self.part.max_line_bytes() {
-            let text = format!("it has {} bytes, which is more than a backup can have", line.len());
+            let text = format!(
+                "it has {} bytes, which is more than a backup can have",
+                line.len()
+            );
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
         }
         line.push(b'\n');
@@ -54,7 +62,10 @@ impl<W: Write> BackupWriter<W> {
     /// Starts a backup.
     pub(crate) fn new(output: W, created_at: String) -> io::Result<Self> {
         let output = HashingWriter::new(GzEncoder::new(output, Compression::fast()));
-        let mut writer = Self { output, counts: BackupCounts::default() };
+        let mut writer = Self {
+            output,
+            counts: BackupCounts::default(),
+        };
         writer.write_description(
             FORMAT_PATH,
             &BackupFormat {
@@ -68,11 +79,26 @@ impl<W: Write> BackupWriter<W> {
     }
 
     /// Writes a part. `guard` is called before each read, and ends the write if it fails.
-    pub(crate) fn add(&mut self, part: PartWriter, guard: impl Fn() -> io::Result<()>) -> io::Result<()> {
-        let PartWriter { part, lines, mut content } = part;
+    pub(crate) fn add(
+        &mut self,
+        part: PartWriter,
+        guard: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let PartWriter {
+            part,
+            lines,
+            mut content,
+        } = part;
         let length = content.stream_position()?;
         content.seek(SeekFrom::Start(0))?;
-        self.write_entry(&part.path(), length, Guarded { input: content, guard })?;
+        self.write_entry(
+            &part.path(),
+            length,
+            Guarded {
+                input: content,
+                guard,
+            },
+        )?;
         self.counts.add(&part, lines);
         Ok(())
     }
@@ -80,7 +106,13 @@ impl<W: Write> BackupWriter<W> {
     /// Writes the manifest and the end. Returns the output, and how much the backup has.
     pub(crate) fn finish(mut self) -> io::Result<(W, BackupCounts)> {
         let counts = self.counts;
-        self.write_description(MANIFEST_PATH, &BackupManifest { counts, sha256: self.output.digest() })?;
+        self.write_description(
+            MANIFEST_PATH,
+            &BackupManifest {
+                counts,
+                sha256: self.output.digest(),
+            },
+        )?;
         self.output.write_all(&[0; 2 * BLOCK_BYTES])?;
         Ok((self.output.into_inner().finish()?, counts))
     }
@@ -108,7 +140,11 @@ impl<W: Write> BackupWriter<W> {
         }
         let excess = usize::try_from(length % BLOCK_BYTES as u64).unwrap_or_default();
         let padding = [0; BLOCK_BYTES];
-        self.output.write_all(padding.get(..(BLOCK_BYTES - excess) % BLOCK_BYTES).unwrap_or_default())
+        self.output.write_all(
+            padding
+                .get(..(BLOCK_BYTES - excess) % BLOCK_BYTES)
+                .unwrap_or_default(),
+        )
     }
 }
 

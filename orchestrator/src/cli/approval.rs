@@ -1,6 +1,8 @@
-//! Describes an action that awaits confirmation: the whole action, its risk, and the reason for the risk. Pure.
+//! Describes an action that awaits confirmation: the whole action, its risk, and the reason for the
+//! risk. Pure.
 //!
-//! The text is from a model. Each line has a mark, so that none can imitate the prompt, and control characters are escaped.
+//! The text is from a model. Each line has a mark, so that none can imitate the prompt, and control
+//! characters are escaped.
 
 use engine::conversation::PendingAction;
 use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
@@ -28,7 +30,8 @@ pub(super) fn describe(pending: &PendingAction, network: &str) -> String {
     )
 }
 
-/// Describes the actions that can be approved together with this one. `None` if each needs its own approval.
+/// Describes the actions that can be approved together with this one. `None` if each needs its own
+/// approval.
 pub(super) fn describe_similar(action: &Action) -> Option<&'static str> {
     engine::security::approval(action)?;
     Some(match action {
@@ -52,42 +55,77 @@ fn risk_name(risk: SecurityRisk) -> &'static str {
 /// Returns a title, and the marked lines of the action.
 fn title_and_text(action: &Action) -> (String, String) {
     match action {
-        Action::Run(run) if run.is_input => {
-            ("type into the running program".into(), marked('>', &run.command))
-        }
+        Action::Run(run) if run.is_input => (
+            "type into the running program".into(),
+            marked('>', &run.command),
+        ),
         Action::Run(run) => {
-            let shell = if run.is_static { " in a shell of its own" } else { "" };
-            let folder = run.cwd.as_deref().map(|cwd| format!(" in the folder {}", visible_line(cwd)));
-            (format!("run a command{shell}{}", folder.unwrap_or_default()), marked('$', &run.command))
+            let shell = if run.is_static {
+                " in a shell of its own"
+            } else {
+                ""
+            };
+            let folder = run
+                .cwd
+                .as_deref()
+                .map(|cwd| format!(" in the folder {}", visible_line(cwd)));
+            (
+                format!("run a command{shell}{}", folder.unwrap_or_default()),
+                marked('$', &run.command),
+            )
         }
         Action::RunIpython(cell) if cell.kernel_init_code.is_empty() => {
             ("run a Python cell".into(), marked('|', &cell.code))
         }
         Action::RunIpython(cell) => {
             let text = marked('*', &cell.kernel_init_code) + &marked('|', &cell.code);
-            ("run a Python cell, in a new kernel after the lines marked *".into(), text)
+            (
+                "run a Python cell, in a new kernel after the lines marked *".into(),
+                text,
+            )
         }
         Action::Edit(edit) => edit_title_and_text(edit),
-        Action::Write(WriteAction { path, content, start, end, .. }) => {
+        Action::Write(WriteAction {
+            path,
+            content,
+            start,
+            end,
+            ..
+        }) => {
             let range = match (start, end) {
                 (0, -1) => String::new(),
                 _ => format!(", replacing lines {start} to {end}"),
             };
-            (format!("write {}{range}", visible_line(path)), marked('+', content))
+            (
+                format!("write {}{range}", visible_line(path)),
+                marked('+', content),
+            )
         }
-        Action::Read(ReadAction { path, .. }) => (format!("read {}", visible_line(path)), String::new()),
+        Action::Read(ReadAction { path, .. }) => {
+            (format!("read {}", visible_line(path)), String::new())
+        }
         Action::CallToolMcp(call) => {
             let arguments = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
-            (format!("call the MCP tool {}", visible_line(&call.name)), marked('|', &arguments))
+            (
+                format!("call the MCP tool {}", visible_line(&call.name)),
+                marked('|', &arguments),
+            )
         }
         Action::Delegate(delegate) => {
             let inputs = serde_json::to_string_pretty(&delegate.inputs).unwrap_or_default();
-            (format!("delegate a task to the agent {}", visible_line(&delegate.agent)), marked('|', &inputs))
+            (
+                format!(
+                    "delegate a task to the agent {}",
+                    visible_line(&delegate.agent)
+                ),
+                marked('|', &inputs),
+            )
         }
         Action::Browse(browse) => (format!("open {}", visible_line(&browse.url)), String::new()),
-        Action::BrowseInteractive(browse) => {
-            ("act in the browser".into(), marked('|', &browse.browser_actions))
-        }
+        Action::BrowseInteractive(browse) => (
+            "act in the browser".into(),
+            marked('|', &browse.browser_actions),
+        ),
         other => (other.kind().to_owned(), marked('|', &other.message())),
     }
 }
@@ -97,35 +135,56 @@ fn edit_title_and_text(edit: &EditAction) -> (String, String) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     match &edit.command {
         _ if edit.is_draft() => {
-            let end = if edit.end == -1 { "the end".to_owned() } else { edit.end.to_string() };
-            let title =
-                format!("edit {path}, lines {} to {end}, from a draft that a model completes", edit.start);
+            let end = if edit.end == -1 {
+                "the end".to_owned()
+            } else {
+                edit.end.to_string()
+            };
+            let title = format!(
+                "edit {path}, lines {} to {end}, from a draft that a model completes",
+                edit.start
+            );
             (title, marked('|', &edit.content))
         }
-        EditCommand::Create => (format!("create {path}"), marked('+', &text(&edit.file_text))),
+        EditCommand::Create => (
+            format!("create {path}"),
+            marked('+', &text(&edit.file_text)),
+        ),
         EditCommand::StrReplace => {
             let diff = marked('-', &text(&edit.old_str)) + &marked('+', &text(&edit.new_str));
             (format!("edit {path}"), diff)
         }
         EditCommand::Insert => {
             let line = edit.insert_line.unwrap_or_default();
-            (format!("edit {path}, after line {line}"), marked('+', &text(&edit.new_str)))
+            (
+                format!("edit {path}, after line {line}"),
+                marked('+', &text(&edit.new_str)),
+            )
         }
         EditCommand::UndoEdit => (format!("undo the latest edit of {path}"), String::new()),
-        other => (format!("{} {path}", visible_line(other.as_str())), String::new()),
+        other => (
+            format!("{} {path}", visible_line(other.as_str())),
+            String::new(),
+        ),
     }
 }
 
 /// Assumed width of a terminal that does not report it.
 const DEFAULT_COLUMNS: usize = 80;
 
-/// Marks each line of a text. Wraps long lines and marks the continuations too, because a line that the terminal wraps could
-/// imitate a line of the prompt.
+/// Marks each line of a text. Wraps long lines and marks the continuations too, because a line that
+/// the terminal wraps could imitate a line of the prompt.
 fn marked(mark: char, text: &str) -> String {
     let columns = tcgetwinsize(std::io::stderr()).map_or(0, |size| usize::from(size.ws_col));
-    let columns = if columns == 0 { DEFAULT_COLUMNS } else { columns };
+    let columns = if columns == 0 {
+        DEFAULT_COLUMNS
+    } else {
+        columns
+    };
     let room = columns.saturating_sub("  $ ".len() + 1).max(2);
-    text.split_terminator('\n').map(|line| marked_line(mark, &visible(line), room)).collect()
+    text.split_terminator('\n')
+        .map(|line| marked_line(mark, &visible(line), room))
+        .collect()
 }
 
 fn marked_line(mark: char, line: &str, room: usize) -> String {
@@ -189,7 +248,11 @@ mod tests {
     #[test]
     fn command_is_shown_whole_with_risk_and_reason() {
         let command = "cd build\nrm -rf *".to_owned();
-        let run = RunAction { command, security_risk: SecurityRisk::High, ..Default::default() };
+        let run = RunAction {
+            command,
+            security_risk: SecurityRisk::High,
+            ..Default::default()
+        };
         assert_eq!(
             described(run.into(), "it deletes\nfiles"),
             "\napproval needed: run a command (2 lines)\n  $ cd build\n  $ rm -rf *\n  risk: high: it deletes\\nfiles\n  \
@@ -200,24 +263,42 @@ mod tests {
     #[test]
     fn edit_is_shown_as_removed_and_added_lines() {
         let (old_str, new_str) = (Some("one\ntwo".to_owned()), Some("three\n".to_owned()));
-        let edit = EditAction { old_str, new_str, ..EditAction::new("/w/a b", EditCommand::StrReplace) };
+        let edit = EditAction {
+            old_str,
+            new_str,
+            ..EditAction::new("/w/a b", EditCommand::StrReplace)
+        };
         let shown = described(edit.into(), "");
         assert!(
             shown.contains("edit /w/a b (3 lines)\n  - one\n  - two\n  + three\n  risk: unknown\n"),
             "{shown}"
         );
         let file_text = Some((1..=500).map(|line| format!("{line}\n")).collect());
-        let create = EditAction { file_text, ..EditAction::new("/w/c", EditCommand::Create) };
-        assert!(described(create.into(), "").contains("  + 500\n"), "all lines are shown");
+        let create = EditAction {
+            file_text,
+            ..EditAction::new("/w/c", EditCommand::Create)
+        };
+        assert!(
+            described(create.into(), "").contains("  + 500\n"),
+            "all lines are shown"
+        );
     }
 
     #[test]
     fn arguments_of_a_tool_are_shown() {
-        let arguments = json!({"table": "users", "rows": [1, 2]}).as_object().cloned().unwrap();
-        let call = CallToolMcpAction { name: "delete".into(), arguments, ..Default::default() };
+        let arguments = json!({"table": "users", "rows": [1, 2]})
+            .as_object()
+            .cloned()
+            .unwrap();
+        let call = CallToolMcpAction {
+            name: "delete".into(),
+            arguments,
+            ..Default::default()
+        };
         let shown = described(call.into(), "");
         assert!(
-            shown.contains("call the MCP tool delete") && shown.contains("  |   \"table\": \"users\""),
+            shown.contains("call the MCP tool delete")
+                && shown.contains("  |   \"table\": \"users\""),
             "{shown}"
         );
     }
@@ -226,8 +307,18 @@ mod tests {
     fn folder_and_kernel_code_of_a_foreign_action_are_shown() {
         let command = "ls".to_owned();
         let cwd = Some("/etc\n  risk: low".to_owned());
-        let shown = described(RunAction { command, cwd, is_static: true, ..Default::default() }.into(), "");
-        let title = "run a command in a shell of its own in the folder /etc\\n  risk: low\n  $ ls\n";
+        let shown = described(
+            RunAction {
+                command,
+                cwd,
+                is_static: true,
+                ..Default::default()
+            }
+            .into(),
+            "",
+        );
+        let title =
+            "run a command in a shell of its own in the folder /etc\\n  risk: low\n  $ ls\n";
         assert!(shown.contains(title), "{shown}");
         let cell = json!({"code": "1 + 1", "kernel_init_code": "import os\nos.x()"});
         let cell: RunIpythonAction = serde_json::from_value(cell).unwrap();
@@ -241,7 +332,17 @@ mod tests {
     #[test]
     fn hostile_text_is_escaped_and_marked() {
         let command = "ls\r\x1b[2K\u{9b}2J\u{202e}#\u{200b}\n  risk: low".to_owned();
-        let shown = described(RunAction { command, ..Default::default() }.into(), "");
-        assert!(shown.contains("  $ ls\\r\\x1b[2K\\x9b2J\\u{202e}#\\u{200b}\n  $   risk: low\n"), "{shown}");
+        let shown = described(
+            RunAction {
+                command,
+                ..Default::default()
+            }
+            .into(),
+            "",
+        );
+        assert!(
+            shown.contains("  $ ls\\r\\x1b[2K\\x9b2J\\u{202e}#\\u{200b}\n  $   risk: low\n"),
+            "{shown}"
+        );
     }
 }

@@ -38,12 +38,26 @@ pub(super) struct AuditArguments {
 }
 
 pub(super) async fn run(arguments: AuditArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let AuditArguments { user, conversation, limit, json } = arguments;
+    let AuditArguments {
+        user,
+        conversation,
+        limit,
+        json,
+    } = arguments;
     let mut config = load_config_to_read(overrides)?;
     let state_dir = open_state_of_server(&mut config, overrides)?;
     let stores = Stores::open(&config, &state_dir).await?;
     let entries = match stores.accounts_to_read().await? {
-        Some(accounts) => accounts.audit.read(&AuditFilter { user, conversation, limit }).await?,
+        Some(accounts) => {
+            accounts
+                .audit
+                .read(&AuditFilter {
+                    user,
+                    conversation,
+                    limit,
+                })
+                .await?
+        }
         None => Vec::new(),
     };
     stores.close().await;
@@ -53,7 +67,18 @@ pub(super) async fn run(arguments: AuditArguments, overrides: &Overrides) -> any
         }
     } else {
         let rows: Vec<_> = entries.iter().map(to_cells).collect();
-        table::print(["TIME", "WHO", "KEY", "ADDRESS", "ACTION", "CONVERSATION", "STATUS"], &rows)?;
+        table::print(
+            [
+                "TIME",
+                "WHO",
+                "KEY",
+                "ADDRESS",
+                "ACTION",
+                "CONVERSATION",
+                "STATUS",
+            ],
+            &rows,
+        )?;
     }
     Ok(Exit::Finished)
 }
@@ -63,14 +88,18 @@ fn actor(entry: &AuditEntry) -> (&'static str, Option<String>, Option<String>) {
     match &entry.actor {
         AuditActor::Unknown => ("unknown", None, None),
         AuditActor::Operator => ("operator", None, None),
-        AuditActor::User { name, key } => {
-            ("user", Some(name.to_string()), key.as_ref().map(ToString::to_string))
-        }
+        AuditActor::User { name, key } => (
+            "user",
+            Some(name.to_string()),
+            key.as_ref().map(ToString::to_string),
+        ),
     }
 }
 
 fn date(entry: &AuditEntry) -> String {
-    let time = i64::try_from(entry.at_ms).ok().and_then(|time| Timestamp::from_millisecond(time).ok());
+    let time = i64::try_from(entry.at_ms)
+        .ok()
+        .and_then(|time| Timestamp::from_millisecond(time).ok());
     time.map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 

@@ -1,4 +1,5 @@
-//! Bounds the live output of one action: shows the first lines while they are received, and the last ones at the end. Pure.
+//! Bounds the live output of one action: shows the first lines while they are received, and the
+//! last ones at the end. Pure.
 
 /// Maximum number of lines that are shown live.
 const MAX_LINES: usize = 200;
@@ -61,11 +62,17 @@ impl BoundedOutput {
         if !self.has_left_out() {
             return String::new();
         }
-        let (tail, lines) = (&self.tail, self.left_out_lines.saturating_sub(self.tail.matches('\n').count()));
+        let (tail, lines) = (
+            &self.tail,
+            self.left_out_lines
+                .saturating_sub(self.tail.matches('\n').count()),
+        );
         let bytes = self.left_out_bytes - tail.len();
         let left_out = match bytes {
             0 => String::new(),
-            _ => format!("[{lines} lines, {bytes} bytes left out; the log has what the agent sees]\n"),
+            _ => format!(
+                "[{lines} lines, {bytes} bytes left out; the log has what the agent sees]\n"
+            ),
         };
         let line_end = if tail.ends_with('\n') { "" } else { "\n" };
         format!("{left_out}{tail}{line_end}")
@@ -75,7 +82,9 @@ impl BoundedOutput {
         self.left_out_lines += text.matches('\n').count();
         self.left_out_bytes += text.len();
         self.tail.push_str(text);
-        let first = self.tail.ceil_char_boundary(self.tail.len().saturating_sub(TAIL_BYTES));
+        let first = self
+            .tail
+            .ceil_char_boundary(self.tail.len().saturating_sub(TAIL_BYTES));
         let kept = self.tail.get(first..).unwrap_or_default();
         // The tail starts with a whole line if it contains one.
         let without_end = kept.strip_suffix('\n').unwrap_or(kept);
@@ -111,7 +120,8 @@ mod tests {
             let shown: String = pieces.iter().map(|piece| output.push(piece)).collect();
             assert_eq!(shown, lines(1..=MAX_LINES) + MORE);
             let bytes = lines(201..=980).len();
-            let left_out = format!("[780 lines, {bytes} bytes left out; the log has what the agent sees]\n");
+            let left_out =
+                format!("[780 lines, {bytes} bytes left out; the log has what the agent sees]\n");
             assert_eq!(output.finish(), left_out + &lines(981..=1000));
         }
     }
@@ -122,7 +132,10 @@ mod tests {
         let shown: String = (0..100).map(|_| output.push(&"ä".repeat(5000))).collect();
         assert!(shown.len() <= MAX_BYTES + 1 + MORE.len(), "{}", shown.len());
         let end = output.finish();
-        assert!(end.starts_with("[0 lines, ") && end.len() < TAIL_BYTES + 100, "{end}");
+        assert!(
+            end.starts_with("[0 lines, ") && end.len() < TAIL_BYTES + 100,
+            "{end}"
+        );
     }
 
     #[test]

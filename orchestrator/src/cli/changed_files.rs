@@ -14,14 +14,21 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of shown files.
 const MAX_SHOWN: usize = 20;
 
-/// Describes the files of the workspace that are not committed. Empty if there are none, the workspace has no git repository, or
-/// they are unknown: the summary is no reason for a run to fail.
+/// Describes the files of the workspace that are not committed. Empty if there are none, the
+/// workspace has no git repository, or they are unknown: the summary is no reason for a run to
+/// fail.
 pub(super) async fn describe(conversations: &Conversations, id: &ConversationId) -> String {
     let list = async {
         let files = conversations.workspace_files(id).await.ok()?;
         files.uncommitted_changes().await.ok()
     };
-    to_text(&timeout(TIMEOUT, list).await.ok().flatten().unwrap_or_default())
+    to_text(
+        &timeout(TIMEOUT, list)
+            .await
+            .ok()
+            .flatten()
+            .unwrap_or_default(),
+    )
 }
 
 fn to_text(changes: &[FileChange]) -> String {
@@ -29,12 +36,21 @@ fn to_text(changes: &[FileChange]) -> String {
         return String::new();
     }
     let shown = changes.iter().take(MAX_SHOWN);
-    let line = |change: &FileChange| format!("  {} {}\n", change.status, print::visible_line(&change.path));
+    let line = |change: &FileChange| {
+        format!(
+            "  {} {}\n",
+            change.status,
+            print::visible_line(&change.path)
+        )
+    };
     let more = match changes.len().saturating_sub(MAX_SHOWN) {
         0 => String::new(),
         more => format!("  … {more} more\n"),
     };
-    format!("\nfiles that are not committed:\n{}{more}", shown.map(line).collect::<String>())
+    format!(
+        "\nfiles that are not committed:\n{}{more}",
+        shown.map(line).collect::<String>()
+    )
 }
 
 #[cfg(test)]
@@ -43,9 +59,16 @@ mod tests {
 
     #[test]
     fn files_are_listed_up_to_a_bound() {
-        let change = |path: &str| FileChange { path: path.to_owned(), status: 'M' };
+        let change = |path: &str| FileChange {
+            path: path.to_owned(),
+            status: 'M',
+        };
         assert_eq!(to_text(&[]), "");
-        assert_eq!(to_text(&[change("a\u{1b}[2J\nb")]).lines().count(), 3, "one line for each file");
+        assert_eq!(
+            to_text(&[change("a\u{1b}[2J\nb")]).lines().count(),
+            3,
+            "one line for each file"
+        );
         let many: Vec<_> = (0..22).map(|number| change(&number.to_string())).collect();
         assert!(to_text(&many).ends_with("  M 19\n  … 2 more\n"));
     }

@@ -36,12 +36,20 @@ pub(super) fn run(arguments: &CompletionsArguments) -> anyhow::Result<Exit> {
 
 /// The command that the shell runs: the name if this program was found in `PATH`, else the path.
 fn program() -> String {
-    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
-    let path = called.components().nth(1).and_then(|_| std::env::current_exe().ok());
+    let called = std::env::args_os()
+        .next()
+        .map(PathBuf::from)
+        .unwrap_or_default();
+    let path = called
+        .components()
+        .nth(1)
+        .and_then(|_| std::env::current_exe().ok());
     path.unwrap_or(called).to_string_lossy().into_owned()
 }
 
 /// Prints the candidates and exits if the shell requests them. Called before anything else.
 pub(crate) fn complete_if_requested() {
-    CompleteEnv::with_factory(Arguments::command).var(VARIABLE).complete();
+    CompleteEnv::with_factory(Arguments::command)
+        .var(VARIABLE)
+        .complete();
 }

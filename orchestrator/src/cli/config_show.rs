@@ -76,7 +76,14 @@ pub(super) struct ShowArguments {
 
 pub(super) fn run(command: ConfigCommand, overrides: Overrides) -> anyhow::Result<Exit> {
     let ConfigCommand::Show(arguments) = command;
-    let ShowArguments { text, set, json, agent, model, .. } = arguments;
+    let ShowArguments {
+        text,
+        set,
+        json,
+        agent,
+        model,
+        ..
+    } = arguments;
     let overrides = Overrides {
         agent,
         model,
@@ -92,13 +99,17 @@ pub(super) fn run(command: ConfigCommand, overrides: Overrides) -> anyhow::Resul
     let redactor = compose::redactor(&load_config(&overrides)?)?;
     let mut values = shown_values(&overrides, |name| std::env::var(name).ok())?;
     values.retain(|shown| {
-        text.as_ref().is_none_or(|text| shown.key.contains(text)) && (!set || shown.origin != Origin::Program)
+        text.as_ref().is_none_or(|text| shown.key.contains(text))
+            && (!set || shown.origin != Origin::Program)
     });
     if json {
         let rows: Vec<Value> = values.iter().map(to_json).collect();
         print::line(&redactor.text(&serde_json::to_string(&rows)?))?;
     } else {
-        let rows: Vec<_> = values.iter().map(|shown| to_cells(shown, &redactor)).collect();
+        let rows: Vec<_> = values
+            .iter()
+            .map(|shown| to_cells(shown, &redactor))
+            .collect();
         table::print(["KEY", "VALUE", "SOURCE"], &rows)?;
     }
     Ok(Exit::Finished)
@@ -123,5 +134,9 @@ fn to_cells(ShownValue { key, value, origin }: &ShownValue, redactor: &Redactor)
         Some(value) => value.to_string(),
         None => "-".to_owned(),
     };
-    [key.clone(), redactor.text(&value).into_owned(), origin.to_string()]
+    [
+        key.clone(),
+        redactor.text(&value).into_owned(),
+        origin.to_string(),
+    ]
 }

@@ -52,19 +52,25 @@ pub(super) struct TerminalPrompt {
 impl TerminalPrompt {
     /// `None` if no user is at the terminal.
     pub(super) fn at_terminal(output: Output) -> Option<Self> {
-        (output == Output::Transcript && has_user()).then(|| Self { input: TerminalInput::default() })
+        (output == Output::Transcript && has_user()).then(|| Self {
+            input: TerminalInput::default(),
+        })
     }
 
     /// Asks what an agent that waits should do.
     pub(super) async fn ask_instruction(&mut self, interrupts: &mut Interrupts) -> Instruction {
-        match self.ask_line(INSTRUCTION, LineHistory::Remember, interrupts).await {
+        match self
+            .ask_line(INSTRUCTION, LineHistory::Remember, interrupts)
+            .await
+        {
             InputLine::Line(line) if !line.trim().is_empty() => Instruction::Message(line),
             InputLine::Line(_) | InputLine::End => Instruction::Leave,
             InputLine::Interrupted => Instruction::Stop,
         }
     }
 
-    /// Shows an action and asks until the user decides. `similar` describes the actions that can be approved with it.
+    /// Shows an action and asks until the user decides. `similar` describes the actions that can be
+    /// approved with it.
     pub(super) async fn ask_decision(
         &mut self,
         description: &str,
@@ -72,11 +78,15 @@ impl TerminalPrompt {
         interrupts: &mut Interrupts,
     ) -> Answer {
         print::note(description);
-        let always =
-            similar.map(|actions| format!(", [a]lways {actions} in this conversation")).unwrap_or_default();
+        let always = similar
+            .map(|actions| format!(", [a]lways {actions} in this conversation"))
+            .unwrap_or_default();
         let question = format!("  approve? [y]es, [n]o{always}, [s]top: ");
         loop {
-            let line = match self.ask_line(&question, LineHistory::Skip, interrupts).await {
+            let line = match self
+                .ask_line(&question, LineHistory::Skip, interrupts)
+                .await
+            {
                 InputLine::Line(line) => line,
                 InputLine::Interrupted => return Answer::Stop,
                 InputLine::End => return Answer::Leave,
@@ -88,7 +98,10 @@ impl TerminalPrompt {
                 }
                 Some(Choice::Stop) => return Answer::Stop,
                 Some(Choice::Reject) => {
-                    return match self.ask_line(REASON, LineHistory::Remember, interrupts).await {
+                    return match self
+                        .ask_line(REASON, LineHistory::Remember, interrupts)
+                        .await
+                    {
                         InputLine::Line(reason) => {
                             Answer::Decision(UserDecision::Reject(reason.trim().to_owned()))
                         }
@@ -148,7 +161,19 @@ mod tests {
             (Some(Choice::ApproveSimilar), &["a", "Always"]),
             (Some(Choice::Reject), &["n", "N", "no", "No", "NO", "nO"]),
             (Some(Choice::Stop), &["s", "STOP"]),
-            (None, &["", " ", "YES", "yes please", "use rg", "yy", "\u{1b}[Ay", "ja"]),
+            (
+                None,
+                &[
+                    "",
+                    " ",
+                    "YES",
+                    "yes please",
+                    "use rg",
+                    "yy",
+                    "\u{1b}[Ay",
+                    "ja",
+                ],
+            ),
         ] {
             for word in words {
                 assert_eq!(parse_choice(word), choices, "{word}");

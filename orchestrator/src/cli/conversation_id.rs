@@ -10,8 +10,8 @@ use super::candidates;
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub(super) struct ConversationChoice {
-    /// Id of the conversation, or a unique start or end of it (the end at least 6 characters, which are random). `glovebox
-    /// conversations ls` lists all.
+    /// Id of the conversation, or a unique start or end of it (the end at least 6 characters, which
+    /// are random). `glovebox conversations ls` lists all.
     #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     id: Option<ConversationId>,
 
@@ -22,6 +22,8 @@ pub(super) struct ConversationChoice {
 
 impl ConversationChoice {
     pub(super) fn selector(&self) -> ConversationSelector {
-        self.id.clone().map_or(ConversationSelector::Latest, ConversationSelector::IdPart)
+        self.id
+            .clone()
+            .map_or(ConversationSelector::Latest, ConversationSelector::IdPart)
     }
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conversations::{
-    Claim, CloseReason, ConversationParts, Conversations, FolderUse, InitialTask, NewConversation, Sweep,
+    Claim, CloseReason, ConversationParts, Conversations, FolderUse, InitialTask, NewConversation,
+    Sweep,
 };
 use engine::agent::Agent;
 use engine::conversation::State;
@@ -40,7 +41,11 @@ pub(super) struct NewRun {
 }
 
 /// Starts a conversation and runs it to its end.
-pub(super) async fn start(new: NewRun, config: &Config, state_dir: &StateDir) -> anyhow::Result<Exit> {
+pub(super) async fn start(
+    new: NewRun,
+    config: &Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<Exit> {
     let stores = Stores::open(config, state_dir).await?;
     let exit = start_in(&stores, new, config, state_dir).await;
     stores.close().await;
@@ -63,17 +68,28 @@ async fn start_in(
     let trajectory = trajectory_file::prepare(config, &id)?;
     let started = compose::started(config, &new.workspace, new.setup, new.model)?;
     let agent = new.task.agent(compose::agent(config)?);
-    let run =
-        ConversationRun { conversations: &conversations, id: &id, config, state_dir, options: &new.options };
+    let run = ConversationRun {
+        conversations: &conversations,
+        id: &id,
+        config,
+        state_dir,
+        options: &new.options,
+    };
     let parts = run.compose_parts(&started, &new.models, agent, config.max_budget)?;
     if new.options.output() == Output::Transcript {
         print_isolation(config, state_dir).await?;
     }
     let sweep = compose::sweep(&parts.provider, config, stores);
     let has_answer = new.task.has_answer();
-    let conversation = NewConversation { started, parts, title: new.title, task: new.task };
+    let conversation = NewConversation {
+        started,
+        parts,
+        title: new.title,
+        task: new.task,
+    };
     conversations.start(claim, conversation).await?;
-    run.finish(EventId::FIRST, has_answer, trajectory, sweep).await
+    run.finish(EventId::FIRST, has_answer, trajectory, sweep)
+        .await
 }
 
 /// A conversation that this process runs.
@@ -86,7 +102,8 @@ pub(super) struct ConversationRun<'a> {
 }
 
 impl ConversationRun<'_> {
-    /// Composes the parts of the conversation. Prints warnings about them, and a description of the conversation.
+    /// Composes the parts of the conversation. Prints warnings about them, and a description of the
+    /// conversation.
     pub(super) fn compose_parts(
         &self,
         started: &ConversationStarted,
@@ -97,7 +114,14 @@ impl ConversationRun<'_> {
         let Self { id, config, .. } = *self;
         let spec = compose::conversation_spec(config, id, started);
         trusted_config::check_sandbox(config, &spec)?;
-        let parts = compose::parts(config, self.state_dir, models, agent, spec, compose::redactor(config)?)?;
+        let parts = compose::parts(
+            config,
+            self.state_dir,
+            models,
+            agent,
+            spec,
+            compose::redactor(config)?,
+        )?;
         for problem in parts.memory.iter().flat_map(Memory::problems) {
             print::warning(&problem.to_string());
         }
@@ -110,8 +134,8 @@ impl ConversationRun<'_> {
         Ok(parts)
     }
 
-    /// Shows the running conversation from an event to its end, and closes it. If `has_answer`, the agent's last message is an
-    /// answer to the user.
+    /// Shows the running conversation from an event to its end, and closes it. If `has_answer`, the
+    /// agent's last message is an answer to the user.
     pub(super) async fn finish(
         &self,
         from: EventId,
@@ -119,7 +143,12 @@ impl ConversationRun<'_> {
         trajectory: Option<TrajectoryFile>,
         sweep: Sweep,
     ) -> anyhow::Result<Exit> {
-        let Self { conversations, id, config, .. } = *self;
+        let Self {
+            conversations,
+            id,
+            config,
+            ..
+        } = *self;
         let output = self.options.output();
         let follower = TerminalFollower {
             conversations,
@@ -129,19 +158,25 @@ impl ConversationRun<'_> {
             auto_continue: !self.options.no_auto_continue,
             network: &compose::network(config.runtime, &config.sandbox),
         };
-        let exit = follower.follow().await.and_then(|FollowResult { exit, answer }| {
-            let is_answered = has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
-            if is_answered && output == Output::Transcript {
-                print::answer(answer.as_deref().unwrap_or_default())?;
-            }
-            Ok(exit)
-        });
+        let exit = follower
+            .follow()
+            .await
+            .and_then(|FollowResult { exit, answer }| {
+                let is_answered = has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
+                if is_answered && output == Output::Transcript {
+                    print::answer(answer.as_deref().unwrap_or_default())?;
+                }
+                Ok(exit)
+            });
         let changes = match exit {
             Ok(Exit::Interrupted) | Err(_) => String::new(),
             Ok(_) if output == Output::Transcript => {
                 let described = changed_files::describe(conversations, id);
                 match Interrupts::listen() {
-                    Ok(mut interrupts) => interrupts.unless_interrupted(described).await.unwrap_or_default(),
+                    Ok(mut interrupts) => interrupts
+                        .unless_interrupted(described)
+                        .await
+                        .unwrap_or_default(),
                     Err(_) => String::new(),
                 }
             }
@@ -177,7 +212,13 @@ impl ConversationRun<'_> {
         exit: Exit,
     ) -> anyhow::Result<Exit> {
         if let Some(file) = trajectory {
-            trajectory_file::save(self.conversations, self.id, file, self.config.saves_screenshots).await?;
+            trajectory_file::save(
+                self.conversations,
+                self.id,
+                file,
+                self.config.saves_screenshots,
+            )
+            .await?;
         }
         if self.options.output() == Output::Transcript {
             let host = self.config.sandbox.ssh.target.as_deref();
@@ -191,13 +232,19 @@ impl ConversationRun<'_> {
 /// Prints the model, the runtime, the workspace and the network.
 fn print_description(id: &ConversationId, started: &ConversationStarted, config: &Config) {
     let new_folder = match config.runtime {
-        Runtime::Ssh => "a new folder, which is removed at the end (-d FOLDER names one that is kept)",
+        Runtime::Ssh => {
+            "a new folder, which is removed at the end (-d FOLDER names one that is kept)"
+        }
         Runtime::Remote => "a new folder, which is removed at the end",
         Runtime::Auto | Runtime::Docker | Runtime::Local => "a new folder",
     };
     let workspace = started.workspace.as_deref().unwrap_or(new_folder);
     let network = compose::network(config.runtime, &config.sandbox);
-    let hint = if network == "none" { " (--network gives it one)" } else { "" };
+    let hint = if network == "none" {
+        " (--network gives it one)"
+    } else {
+        ""
+    };
     print::note(&format!(
         "conversation {id}: {} in {}, working in {workspace}\nnetwork of the sandbox: {network}{hint}\n",
         started.model, started.runtime
@@ -208,7 +255,9 @@ fn print_description(id: &ConversationId, started: &ConversationStarted, config:
 pub(super) fn lock_folder(claim: &mut Claim, folder: &Path) -> anyhow::Result<()> {
     if claim.lock_folder(folder)? == FolderUse::Shared {
         let folder = folder.display();
-        print::warning(&format!("another run uses {folder}: both may change the same files"));
+        print::warning(&format!(
+            "another run uses {folder}: both may change the same files"
+        ));
     }
     Ok(())
 }
@@ -216,7 +265,11 @@ pub(super) fn lock_folder(claim: &mut Claim, folder: &Path) -> anyhow::Result<()
 /// Describes the result and the usage of a conversation, and how to resume it.
 fn describe_result(id: &ConversationId, state: &State, exit: Exit, host: Option<&str>) -> String {
     let usage = &state.metrics.accumulated_token_usage;
-    let steps = if state.iterations == 1 { "step" } else { "steps" };
+    let steps = if state.iterations == 1 {
+        "step"
+    } else {
+        "steps"
+    };
     let result = match (exit, state.agent_state) {
         // The grace period ended before the conversation stopped, so `running` would be misleading.
         (Exit::Interrupted, agent_state) if agent_state != AgentState::Stopped => "interrupted",
@@ -237,7 +290,9 @@ fn describe_result(id: &ConversationId, state: &State, exit: Exit, host: Option<
         (_, AgentState::AwaitingUserConfirmation) => " --confirm, or --reject REASON",
         _ => "",
     };
-    let host = host.map(|host| format!(" --host {host}")).unwrap_or_default();
+    let host = host
+        .map(|host| format!(" --host {host}"))
+        .unwrap_or_default();
     text.push_str(&format!("resume with: glovebox resume {id}{host}{hint}\n"));
     text
 }
@@ -250,20 +305,38 @@ mod tests {
     fn conversation_is_interrupted_when_it_was_not_stopped() {
         let id: ConversationId = "one".parse().unwrap();
         let describe = |agent_state, exit| {
-            let state = State { agent_state, ..State::default() };
+            let state = State {
+                agent_state,
+                ..State::default()
+            };
             describe_result(&id, &state, exit, None)
                 .trim_start()
                 .replace(" after 0 steps: 0 tokens in, 0 out\n", "; ")
         };
         let hint = "resume with: glovebox resume one";
-        assert_eq!(describe(AgentState::Running, Exit::Interrupted), format!("interrupted; {hint}\n"));
-        assert_eq!(describe(AgentState::Stopped, Exit::Interrupted), format!("stopped; {hint}\n"));
+        assert_eq!(
+            describe(AgentState::Running, Exit::Interrupted),
+            format!("interrupted; {hint}\n")
+        );
+        assert_eq!(
+            describe(AgentState::Stopped, Exit::Interrupted),
+            format!("stopped; {hint}\n")
+        );
         assert_eq!(describe(AgentState::Finished, Exit::Finished), "finished; ");
-        assert_eq!(describe(AgentState::Error, Exit::Limit), format!("stopped at the limit; {hint}\n"));
-        assert_eq!(describe(AgentState::Error, Exit::Failed), format!("failed; {hint}\n"));
+        assert_eq!(
+            describe(AgentState::Error, Exit::Limit),
+            format!("stopped at the limit; {hint}\n")
+        );
+        assert_eq!(
+            describe(AgentState::Error, Exit::Failed),
+            format!("failed; {hint}\n")
+        );
         let asks = describe(AgentState::AwaitingUserInput, Exit::Waiting);
         assert_eq!(asks, format!("awaiting_user_input; {hint} -t ANSWER\n"));
         let remote = describe_result(&id, &State::default(), Exit::Failed, Some("me@box"));
-        assert!(remote.ends_with("glovebox resume one --host me@box\n"), "{remote}");
+        assert!(
+            remote.ends_with("glovebox resume one --host me@box\n"),
+            "{remote}"
+        );
     }
 }

@@ -41,14 +41,16 @@ the state and the settings, and each further line an event.")]
         #[arg(long)]
         json: bool,
     },
-    /// Write a conversation's trajectory, a JSON array of V0's events, like `run --save-trajectory`.
+    /// Write a conversation's trajectory, a JSON array of V0's events, like `run
+    /// --save-trajectory`.
     #[command(
         after_help = "On standard output, control characters are escaped, so that terminals ignore them."
     )]
     Export {
         #[command(flatten)]
         conversation: ConversationChoice,
-        /// File to write, or a folder for a file named by the conversation's id. By default, standard output.
+        /// File to write, or a folder for a file named by the conversation's id. By default,
+        /// standard output.
         #[arg(short = 'o', long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
@@ -58,11 +60,20 @@ the state and the settings, and each further line an event.")]
     Rm(remove::RemoveArguments),
 }
 
-pub(super) async fn run(command: ConversationsCommand, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn run(
+    command: ConversationsCommand,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
     let overrides = overrides.clone();
     let overrides = match &command {
-        ConversationsCommand::Rm(arguments) => Overrides { ssh_host: arguments.host.clone(), ..overrides },
-        ConversationsCommand::Import(arguments) => Overrides { runtime: arguments.runtime, ..overrides },
+        ConversationsCommand::Rm(arguments) => Overrides {
+            ssh_host: arguments.host.clone(),
+            ..overrides
+        },
+        ConversationsCommand::Import(arguments) => Overrides {
+            runtime: arguments.runtime,
+            ..overrides
+        },
         _ => overrides,
     };
     let config = load_config_to_read(&overrides)?;
@@ -80,9 +91,9 @@ async fn run_in(
     state_dir: &StateDir,
 ) -> anyhow::Result<Exit> {
     let events = match &command {
-        ConversationsCommand::Fork { .. } | ConversationsCommand::Import(_) | ConversationsCommand::Rm(_) => {
-            stores.events().await?
-        }
+        ConversationsCommand::Fork { .. }
+        | ConversationsCommand::Import(_)
+        | ConversationsCommand::Rm(_) => stores.events().await?,
         _ => stores.events_to_read().await?,
     };
     let conversations = stores.conversations_of(events);
@@ -94,17 +105,27 @@ async fn run_in(
         }
         ConversationsCommand::Ls(arguments) => list::run(arguments, &conversations).await,
         ConversationsCommand::Show { conversation, json } => {
-            show::run(&conversations, &conversations.find(&conversation.selector()).await?, json).await
+            show::run(
+                &conversations,
+                &conversations.find(&conversation.selector()).await?,
+                json,
+            )
+            .await
         }
-        ConversationsCommand::Export { conversation, output } => {
+        ConversationsCommand::Export {
+            conversation,
+            output,
+        } => {
             let id = conversations.find(&conversation.selector()).await?;
             match output.filter(|path| path != Path::new("-")) {
                 Some(path) => {
                     let file = trajectory_file::open_in_existing_folder(&path, &id)?;
-                    trajectory_file::save(&conversations, &id, file, config.saves_screenshots).await?;
+                    trajectory_file::save(&conversations, &id, file, config.saves_screenshots)
+                        .await?;
                 }
                 None => print::line(
-                    &trajectory_file::to_text(&conversations, &id, config.saves_screenshots).await?,
+                    &trajectory_file::to_text(&conversations, &id, config.saves_screenshots)
+                        .await?,
                 )?,
             }
             Ok(Exit::Finished)

@@ -30,14 +30,14 @@ const SCRIPT: &str = include_str!("../../demo/script.json");
 
 const SCRIPTED_WORKSPACE: &str = "/workspace";
 
-const TASK: &str =
-    "The test of this project fails: sh test.sh. Find out why, repair roman.sh, and show that it passes.";
+const TASK: &str = "The test of this project fails: sh test.sh. Find out why, repair roman.sh, and show that it passes.";
 
 const TEST: &str = "sh test.sh";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DemoArguments {
-    /// Runtime of the sandbox: docker, or local (a process on this machine, isolated if the machine supports it).
+    /// Runtime of the sandbox: docker, or local (a process on this machine, isolated if the machine
+    /// supports it).
     #[arg(long, value_name = "RUNTIME", default_value = "local")]
     runtime: Runtime,
 
@@ -66,17 +66,26 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
     let id = Conversations::new_id();
     let workspace = state_dir.workspace(&id)?;
     write_project(&workspace)?;
-    let inside =
-        if config.runtime == Runtime::Local { workspace.as_path() } else { Path::new(SCRIPTED_WORKSPACE) };
+    let inside = if config.runtime == Runtime::Local {
+        workspace.as_path()
+    } else {
+        Path::new(SCRIPTED_WORKSPACE)
+    };
     let new = NewRun {
         title: None,
         id: id.clone(),
-        task: InitialTask::Message(MessageAction { content: TASK.to_owned(), ..Default::default() }),
+        task: InitialTask::Message(MessageAction {
+            content: TASK.to_owned(),
+            ..Default::default()
+        }),
         workspace: WorkspaceFolder::Local(workspace.clone()),
         setup: None,
         models: Models::scripted(&script_for(inside)?)?,
         model: "scripted:demo".to_owned(),
-        options: RunOptions { json: arguments.json, ..Default::default() },
+        options: RunOptions {
+            json: arguments.json,
+            ..Default::default()
+        },
     };
     match conversation_run::start(new, &config, &state_dir).await? {
         Exit::Finished => {}
@@ -86,12 +95,22 @@ pub(super) async fn run(arguments: DemoArguments, overrides: Overrides) -> anyho
         workspace: Some(workspace.clone()),
         ..compose::spec(&config.sandbox, Conversations::new_id())
     };
-    print::note(&format!("\nThe project's own test, in another sandbox: {TEST}\n"));
+    print::note(&format!(
+        "\nThe project's own test, in another sandbox: {TEST}\n"
+    ));
     let result = in_fresh_sandbox(&config, &state_dir, spec, TEST.to_owned(), None).await?;
-    let CommandResult::Done(test) = result else { return Ok(Exit::Interrupted) };
-    print::note(&format!("{}\n", print::for_terminal(test.content.trim_end())));
+    let CommandResult::Done(test) = result else {
+        return Ok(Exit::Interrupted);
+    };
+    print::note(&format!(
+        "{}\n",
+        print::for_terminal(test.content.trim_end())
+    ));
     let passes = matches!(&test.kind, ObservationKind::Run(run) if run.metadata.exit_code == 0);
-    print::note(&format!("\nThe repaired project: {}\n", workspace.display()));
+    print::note(&format!(
+        "\nThe repaired project: {}\n",
+        workspace.display()
+    ));
     Ok(if passes { Exit::Finished } else { Exit::Failed })
 }
 

@@ -1,5 +1,6 @@
-//! `glovebox doctor`: checks whether this machine and the configuration meet the requirements of a run. Starts no sandbox. Sends
-//! each model one short message, because only its answer shows that key, name and address are right.
+//! `glovebox doctor`: checks whether this machine and the configuration meet the requirements of a
+//! run. Starts no sandbox. Sends each model one short message, because only its answer shows that
+//! key, name and address are right.
 
 use std::path::Path;
 use std::time::Duration;
@@ -65,15 +66,26 @@ struct Check {
 impl Check {
     fn new(name: &'static str, result: anyhow::Result<String>) -> Self {
         match result {
-            Ok(detail) => Self { name, status: Status::Ok, detail },
-            Err(error) => Self { name, status: Status::Failed, detail: format_chain(error.as_ref()) },
+            Ok(detail) => Self {
+                name,
+                status: Status::Ok,
+                detail,
+            },
+            Err(error) => Self {
+                name,
+                status: Status::Failed,
+                detail: format_chain(error.as_ref()),
+            },
         }
     }
 }
 
 pub(super) async fn run(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
-    interrupts.unless_interrupted(check(arguments, overrides)).await.unwrap_or(Ok(Exit::Interrupted))
+    interrupts
+        .unless_interrupted(check(arguments, overrides))
+        .await
+        .unwrap_or(Ok(Exit::Interrupted))
 }
 
 async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
@@ -87,7 +99,11 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     let state_dir = StateDir::open(&config.state_dir)?;
     let model_facts = describe_models(&config).await?;
     let key = key(&config);
-    let screen = Screen::new(if arguments.json { Output::Silent } else { Output::Transcript });
+    let screen = Screen::new(if arguments.json {
+        Output::Silent
+    } else {
+        Output::Transcript
+    });
     screen.set_status("checking the runtime and the model");
     // A model whose configuration is invalid cannot be called.
     let (runtime, model) = tokio::join!(runtime(&config, &state_dir), async {
@@ -105,7 +121,11 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     checks.push(disk(&config.state_dir));
     report(&checks, arguments.json)?;
     let has_failed = checks.iter().any(|check| check.status == Status::Failed);
-    Ok(if has_failed { Exit::Failed } else { Exit::Finished })
+    Ok(if has_failed {
+        Exit::Failed
+    } else {
+        Exit::Finished
+    })
 }
 
 fn report(checks: &[Check], as_json: bool) -> anyhow::Result<()> {
@@ -116,7 +136,12 @@ fn report(checks: &[Check], as_json: bool) -> anyhow::Result<()> {
             .collect();
         return Ok(print::line(&serde_json::to_string(&checks)?)?);
     }
-    for Check { name, status, detail } in checks {
+    for Check {
+        name,
+        status,
+        detail,
+    } in checks
+    {
         let detail = print::for_terminal(detail).replace('\n', "\n                     ");
         print::line(&format!("{:<8}  {name:<9}  {detail}", status.name()))?;
     }
@@ -141,11 +166,17 @@ async fn runtime(config: &Config, state_dir: &StateDir) -> Check {
         Runtime::Auto => match engine(config, state_dir).await {
             Ok(detail) => Check::new("engine", Ok(detail)),
             Err(error) => {
-                let local = Config { runtime: Runtime::Local, ..config.clone() };
+                let local = Config {
+                    runtime: Runtime::Local,
+                    ..config.clone()
+                };
                 let isolation = isolation(&local, state_dir).await;
                 let isolation =
                     isolation.map(|detail| format!("no container engine answers; local: {detail}"));
-                Check::new("isolation", isolation.map_err(|cause| cause.context(format!("{error:#}"))))
+                Check::new(
+                    "isolation",
+                    isolation.map_err(|cause| cause.context(format!("{error:#}"))),
+                )
             }
         },
         Runtime::Ssh => Check::new("ssh", remote(config, state_dir).await),
@@ -170,7 +201,11 @@ async fn remote(config: &Config, state_dir: &StateDir) -> anyhow::Result<String>
     let mut config = config.clone();
     config.sandbox.remote.enable_retries = false;
     // A question on the terminal would be part of the output of a check.
-    config.sandbox.ssh.unknown_hosts.get_or_insert(UnknownHostPolicy::Refuse);
+    config
+        .sandbox
+        .ssh
+        .unknown_hosts
+        .get_or_insert(UnknownHostPolicy::Refuse);
     let provider = compose::provider(&config, state_dir)?;
     let check = async {
         if config.runtime == Runtime::Remote && config.sandbox.remote.server_url.is_some() {
@@ -184,14 +219,19 @@ async fn remote(config: &Config, state_dir: &StateDir) -> anyhow::Result<String>
     };
     let limit = REMOTE_TIMEOUT;
     let checked = timeout(limit, check).await;
-    let checked = checked.unwrap_or_else(|_| anyhow::bail!("no response within {} s", limit.as_secs()));
+    let checked =
+        checked.unwrap_or_else(|_| anyhow::bail!("no response within {} s", limit.as_secs()));
     checked.map_err(|error| anyhow::anyhow!("{error:#}; {}", remote_next_step(&config)))
 }
 
 /// What the user can do about a host or a service that does not respond.
 fn remote_next_step(config: &Config) -> String {
     let remote = &config.sandbox.remote;
-    match (&config.sandbox.ssh.target, &remote.server_url, &remote.api_url) {
+    match (
+        &config.sandbox.ssh.target,
+        &remote.server_url,
+        &remote.api_url,
+    ) {
         (Some(target), ..) if config.runtime == Runtime::Ssh => {
             format!("try `ssh ssh://{target}`, or set ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
         }
@@ -201,7 +241,10 @@ fn remote_next_step(config: &Config) -> String {
             )
         }
         (_, _, url) => {
-            let url = url.as_ref().map(|url| format!(" at {url}")).unwrap_or_default();
+            let url = url
+                .as_ref()
+                .map(|url| format!(" at {url}"))
+                .unwrap_or_default();
             format!(
                 "start the service{url}, or set remote_runtime_api_url in [sandbox] (SANDBOX_REMOTE_RUNTIME_API_URL)"
             )
@@ -217,17 +260,22 @@ fn key(config: &Config) -> anyhow::Result<String> {
         Some(_) => "a key is set".to_owned(),
         None if provider_models(config).next().is_none() => "no key is needed".to_owned(),
         None => {
-            "none is set: if the provider requires one, set LLM_API_KEY, or api_key under [llm]".to_owned()
+            "none is set: if the provider requires one, set LLM_API_KEY, or api_key under [llm]"
+                .to_owned()
         }
     })
 }
 
-/// Warns about a budget without an effect. `None` if there is none, or the configuration of the models is invalid, which another
-/// check reports.
+/// Warns about a budget without an effect. `None` if there is none, or the configuration of the
+/// models is invalid, which another check reports.
 fn budget(config: &Config) -> Option<Check> {
     let models = Models::new(config, 0, CallMode::Live).ok()?;
     let detail = models.budget_warning(config, config.max_budget)?;
-    Some(Check { name: "budget", status: Status::Warning, detail })
+    Some(Check {
+        name: "budget",
+        status: Status::Warning,
+        detail,
+    })
 }
 
 /// Checks that the store can be written and read. Creates no file of a store that does not exist.
@@ -245,11 +293,16 @@ async fn store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> 
     checked.map(|()| "can be written and read".to_owned())
 }
 
-/// Describes how the models are called. `None` if no provider is. The price table is decoded on a blocking thread.
+/// Describes how the models are called. `None` if no provider is. The price table is decoded on a
+/// blocking thread.
 async fn describe_models(config: &Config) -> anyhow::Result<Option<String>> {
-    let models: Vec<_> = provider_models(config).map(|(model, config)| (model.clone(), config)).collect();
+    let models: Vec<_> = provider_models(config)
+        .map(|(model, config)| (model.clone(), config))
+        .collect();
     let describe = move || {
-        let lines = models.iter().map(|(model, config)| format!("{model}: {}", llm::describe(config)));
+        let lines = models
+            .iter()
+            .map(|(model, config)| format!("{model}: {}", llm::describe(config)));
         lines.collect::<Vec<_>>().join("\n")
     };
     let text = tokio::task::spawn_blocking(describe).await?;
@@ -261,7 +314,11 @@ fn disk(folder: &Path) -> Check {
         Ok(disk) => free_space(folder, disk.f_bavail.saturating_mul(disk.f_frsize)),
         Err(error) => {
             let detail = format!("cannot inspect {}: {error}", folder.display());
-            Check { name: "disk", status: Status::Failed, detail }
+            Check {
+                name: "disk",
+                status: Status::Failed,
+                detail,
+            }
         }
     }
 }
@@ -272,11 +329,21 @@ fn free_space(folder: &Path, free: u64) -> Check {
         MIN_SPACE..LOW_SPACE => Status::Warning,
         LOW_SPACE.. => Status::Ok,
     };
-    let mut detail = format!("{} free in {}", indicatif::HumanBytes(free), folder.display());
+    let mut detail = format!(
+        "{} free in {}",
+        indicatif::HumanBytes(free),
+        folder.display()
+    );
     if status != Status::Ok {
-        detail.push_str(": free some, or set file_store_path under [core] to a folder on another disk");
+        detail.push_str(
+            ": free some, or set file_store_path under [core] to a folder on another disk",
+        );
     }
-    Check { name: "disk", status, detail }
+    Check {
+        name: "disk",
+        status,
+        detail,
+    }
 }
 
 #[cfg(test)]
@@ -291,12 +358,17 @@ mod tests {
 
     #[test]
     fn full_disk_gets_a_next_step() {
-        for (free, status) in
-            [(MIN_SPACE - 1, Status::Failed), (MIN_SPACE, Status::Warning), (LOW_SPACE, Status::Ok)]
-        {
+        for (free, status) in [
+            (MIN_SPACE - 1, Status::Failed),
+            (MIN_SPACE, Status::Warning),
+            (LOW_SPACE, Status::Ok),
+        ] {
             let check = free_space(Path::new("/state"), free);
             assert_eq!(check.status, status, "{free}");
-            assert_eq!(check.detail.contains("set file_store_path under [core]"), status != Status::Ok);
+            assert_eq!(
+                check.detail.contains("set file_store_path under [core]"),
+                status != Status::Ok
+            );
         }
     }
 }

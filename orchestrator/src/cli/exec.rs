@@ -55,14 +55,34 @@ pub(super) async fn run(arguments: ExecArguments, overrides: Overrides) -> anyho
     let secrets = compose::registry(&config.secrets).named_in(&script);
     let (id, redactor) = (program::new_id()?, compose::redactor(&config)?);
     let reads_stdin = !arguments.no_stdin;
-    let result =
-        with_fresh_sandbox(&config, &state_dir, spec, Output::Transcript, async |sandbox, interrupts| {
-            let made = interrupts.unless_interrupted(startup_files::environment(sandbox)).await;
-            let Some(mut env) = made.transpose()? else { return Ok(Exit::Interrupted) };
+    let result = with_fresh_sandbox(
+        &config,
+        &state_dir,
+        spec,
+        Output::Transcript,
+        async |sandbox, interrupts| {
+            let made = interrupts
+                .unless_interrupted(startup_files::environment(sandbox))
+                .await;
+            let Some(mut env) = made.transpose()? else {
+                return Ok(Exit::Interrupted);
+            };
             env.extend(secrets);
-            let request = ProcessRequest { env, ..ProcessRequest::new(shell_of(&script)) };
-            program::run(sandbox.processes()?, &id, &request, reads_stdin, &redactor, interrupts).await
-        });
+            let request = ProcessRequest {
+                env,
+                ..ProcessRequest::new(shell_of(&script))
+            };
+            program::run(
+                sandbox.processes()?,
+                &id,
+                &request,
+                reads_stdin,
+                &redactor,
+                interrupts,
+            )
+            .await
+        },
+    );
     let exit = result.await?.unwrap_or(Exit::Interrupted);
     if exit == Exit::Interrupted {
         print::error(INTERRUPTED_COMMAND);
@@ -85,7 +105,9 @@ async fn print_observation(
         CommandResult::Done(observation) => (observation, false),
         CommandResult::Interrupted(observation) => {
             print::error(INTERRUPTED_COMMAND);
-            let Some(observation) = observation else { return Ok(Exit::Interrupted) };
+            let Some(observation) = observation else {
+                return Ok(Exit::Interrupted);
+            };
             (observation, true)
         }
     };
@@ -113,7 +135,10 @@ fn shell_of(script: &str) -> [&str; 5] {
 
 /// Command that runs a script in a separate shell without standard input.
 fn in_its_own_shell(script: &str) -> anyhow::Result<String> {
-    Ok(format!("\"${{BASH:-sh}}\" -c {} </dev/null", program::quoted([script])?))
+    Ok(format!(
+        "\"${{BASH:-sh}}\" -c {} </dev/null",
+        program::quoted([script])?
+    ))
 }
 
 /// Converts the exit code of a command to that of a process.

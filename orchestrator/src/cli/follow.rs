@@ -1,6 +1,8 @@
 //! Shows a running conversation until it is at rest. Handles ^C, and asks the user at the terminal.
 
-use conversations::{ConversationUpdate, Conversations, FollowOptions, Follower, RunOutcome, WaitState};
+use conversations::{
+    ConversationUpdate, Conversations, FollowOptions, Follower, RunOutcome, WaitState,
+};
 use engine::conversation::State;
 use protocol::{AgentState, ConversationId, Event, EventBody, EventId, ObservationKind};
 use tokio::time::Instant;
@@ -18,14 +20,16 @@ pub(super) struct TerminalFollower<'a> {
     pub(super) output: Output,
     /// The first event to show.
     pub(super) from: EventId,
-    /// Whether an agent that asks a question is requested to continue if no user is at the terminal.
+    /// Whether an agent that asks a question is requested to continue if no user is at the
+    /// terminal.
     pub(super) auto_continue: bool,
     /// Description of the sandbox's network.
     pub(super) network: &'a str,
 }
 
 /// Printed before an action of an earlier process.
-const ATTACHED: &str = "\n[continuing with an action that had not ended when the earlier process did]\n";
+const ATTACHED: &str =
+    "\n[continuing with an action that had not ended when the earlier process did]\n";
 
 /// Error messages of programs without a network.
 const NETWORK_ERRORS: [&str; 6] = [
@@ -65,22 +69,35 @@ impl TerminalFollower<'_> {
             prompt: TerminalPrompt::at_terminal(self.output),
             deadline: None,
         };
-        let options =
-            FollowOptions { from: self.from, auto_continue: self.auto_continue && terminal.prompt.is_none() };
+        let options = FollowOptions {
+            from: self.from,
+            auto_continue: self.auto_continue && terminal.prompt.is_none(),
+        };
         let mut follower = self.conversations.follow(self.id, options).await?;
         let exit = self.follow_to_exit(&mut follower, &mut terminal).await?;
-        Ok(FollowResult { exit, answer: follower.answer().map(str::to_owned) })
+        Ok(FollowResult {
+            exit,
+            answer: follower.answer().map(str::to_owned),
+        })
     }
 
-    async fn follow_to_exit(&self, follower: &mut Follower, terminal: &mut Terminal) -> anyhow::Result<Exit> {
+    async fn follow_to_exit(
+        &self,
+        follower: &mut Follower,
+        terminal: &mut Terminal,
+    ) -> anyhow::Result<Exit> {
         terminal.screen.register_agents(&follower.state());
         terminal.screen.set_status("creating the sandbox");
         let mut is_hinted = false;
         loop {
-            // Events that were appended together are shown together: a stop between them would reach a conversation that has
-            // already finished or asks.
+            // Events that were appended together are shown together: a stop between them would
+            // reach a conversation that has already finished or asks.
             let may_stop = !follower.has_queued();
-            if may_stop && terminal.deadline.is_none() && print::has_lost_reader() && !follower.is_at_rest() {
+            if may_stop
+                && terminal.deadline.is_none()
+                && print::has_lost_reader()
+                && !follower.is_at_rest()
+            {
                 terminal.stop(follower)?;
             }
             let progress = tokio::select! {
@@ -135,7 +152,8 @@ impl Terminal {
         Ok(())
     }
 
-    /// Asks the user to answer a conversation that waits. Returns the exit code if there is no answer.
+    /// Asks the user to answer a conversation that waits. Returns the exit code if there is no
+    /// answer.
     async fn ask_user(
         &mut self,
         follower: &mut Follower,
@@ -158,16 +176,24 @@ impl Terminal {
             return Ok(Some(exit_of(state, is_stopping)));
         };
         if state.agent_state == AgentState::AwaitingUserInput {
-            match self.screen.without_status(prompt.ask_instruction(&mut self.interrupts)).await {
+            match self
+                .screen
+                .without_status(prompt.ask_instruction(&mut self.interrupts))
+                .await
+            {
                 Instruction::Message(content) => follower.send_message(&content)?,
                 Instruction::Stop => return Ok(Some(Exit::Interrupted)),
                 Instruction::Leave => return Ok(Some(exit_of(state, false))),
             }
             return Ok(None);
         }
-        let Some((_, pending)) = asked else { return Ok(Some(exit_of(state, false))) };
-        let (description, similar) =
-            (describe_asked(state, network), approval::describe_similar(&pending.to_action()));
+        let Some((_, pending)) = asked else {
+            return Ok(Some(exit_of(state, false)));
+        };
+        let (description, similar) = (
+            describe_asked(state, network),
+            approval::describe_similar(&pending.to_action()),
+        );
         let deciding = prompt.ask_decision(&description, similar, &mut self.interrupts);
         match self.screen.without_status(deciding).await {
             Answer::Decision(decision) => follower.decide(pending.action, decision)?,
@@ -180,15 +206,26 @@ impl Terminal {
 
 /// Whether a command failed because it has no network.
 fn is_network_error(event: &Event) -> bool {
-    let EventBody::Observation(observation) = &event.body else { return false };
-    let ObservationKind::Run(run) = &observation.kind else { return false };
-    run.metadata.exit_code > 0 && NETWORK_ERRORS.iter().any(|message| observation.content.contains(message))
+    let EventBody::Observation(observation) = &event.body else {
+        return false;
+    };
+    let ObservationKind::Run(run) = &observation.kind else {
+        return false;
+    };
+    run.metadata.exit_code > 0
+        && NETWORK_ERRORS
+            .iter()
+            .any(|message| observation.content.contains(message))
 }
 
 /// Describes the first action that awaits confirmation. Empty if there is none.
 fn describe_asked(state: &State, network: &str) -> String {
-    let Some((task, pending)) = state.awaiting_confirmation() else { return String::new() };
-    let task = task.map(|task| format!("\non task {task}:")).unwrap_or_default();
+    let Some((task, pending)) = state.awaiting_confirmation() else {
+        return String::new();
+    };
+    let task = task
+        .map(|task| format!("\non task {task}:"))
+        .unwrap_or_default();
     format!("{task}{}", approval::describe(pending, network))
 }
 

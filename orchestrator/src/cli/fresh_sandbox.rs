@@ -22,7 +22,8 @@ pub(super) enum CommandResult {
     Interrupted(Option<Observation>),
 }
 
-/// Runs one script in a sandbox that is removed afterwards, also after ^C. `timeout` is in seconds. `None`: unlimited.
+/// Runs one script in a sandbox that is removed afterwards, also after ^C. `timeout` is in seconds.
+/// `None`: unlimited.
 pub(super) async fn in_fresh_sandbox(
     config: &Config,
     state_dir: &StateDir,
@@ -32,16 +33,25 @@ pub(super) async fn in_fresh_sandbox(
 ) -> anyhow::Result<CommandResult> {
     let id = ActionId::for_event(&spec.conversation, EventId::FIRST);
     // Hidden, because the output of other commands is truncated to 30,000 characters for agents.
-    let run = RunAction { command: script, blocking: true, hidden: true, ..Default::default() };
+    let run = RunAction {
+        command: script,
+        blocking: true,
+        hidden: true,
+        ..Default::default()
+    };
     let request = ActionRequest::new(SandboxAction::Run(run), timeout);
-    let result = with_fresh_sandbox(config, state_dir, spec, Output::Silent, async |sandbox, interrupts| {
-        execute_or_cancel(sandbox, &id, &request, interrupts).await
-    });
+    let result = with_fresh_sandbox(
+        config,
+        state_dir,
+        spec,
+        Output::Silent,
+        async |sandbox, interrupts| execute_or_cancel(sandbox, &id, &request, interrupts).await,
+    );
     Ok(result.await?.unwrap_or(CommandResult::Interrupted(None)))
 }
 
-/// Runs `work` in a sandbox that is removed afterwards, also after ^C. `None` if it was interrupted before the sandbox was
-/// created.
+/// Runs `work` in a sandbox that is removed afterwards, also after ^C. `None` if it was interrupted
+/// before the sandbox was created.
 pub(super) async fn with_fresh_sandbox<T>(
     config: &Config,
     state_dir: &StateDir,
@@ -52,11 +62,17 @@ pub(super) async fn with_fresh_sandbox<T>(
     let mut interrupts = Interrupts::listen()?;
     let _lock = state_dir.lock(&spec.conversation)?;
     let provider = compose::guarded_provider(config, state_dir)?;
-    let opening = interrupts.unless_interrupted(Stores::open(config, state_dir)).await;
-    let Some(stores) = opening.transpose()? else { return Ok(None) };
+    let opening = interrupts
+        .unless_interrupted(Stores::open(config, state_dir))
+        .await;
+    let Some(stores) = opening.transpose()? else {
+        return Ok(None);
+    };
     let sweep = compose::sweep(&provider, config, &stores);
     let created = create_unless_interrupted(provider.as_ref(), &spec, output, &mut interrupts);
-    let Some(sandbox) = created.await? else { return Ok(None) };
+    let Some(sandbox) = created.await? else {
+        return Ok(None);
+    };
     let result = work(sandbox.as_ref(), &mut interrupts).await;
     let sandbox_id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
@@ -68,7 +84,8 @@ pub(super) async fn with_fresh_sandbox<T>(
     result.map(Some)
 }
 
-/// Creates a sandbox and shows the progress. `None` if it was interrupted, after which nothing of the sandbox remains.
+/// Creates a sandbox and shows the progress. `None` if it was interrupted, after which nothing of
+/// the sandbox remains.
 pub(super) async fn create_unless_interrupted(
     provider: &dyn SandboxProvider,
     spec: &SandboxSpec,
@@ -76,7 +93,12 @@ pub(super) async fn create_unless_interrupted(
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Option<Box<dyn Sandbox>>> {
     let screen = Mutex::new(Screen::new(output));
-    let on_progress = |progress| screen.lock().unwrap_or_else(PoisonError::into_inner).show_start(&progress);
+    let on_progress = |progress| {
+        screen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .show_start(&progress)
+    };
     tokio::select! {
         created = provider.create(spec, &on_progress) => Ok(Some(created?)),
         () = interrupts.next() => {
@@ -86,8 +108,8 @@ pub(super) async fn create_unless_interrupted(
     }
 }
 
-/// Executes a command. The first interrupt cancels it and waits for its observation. The second returns immediately, because
-/// the removal of the sandbox kills the command.
+/// Executes a command. The first interrupt cancels it and waits for its observation. The second
+/// returns immediately, because the removal of the sandbox kills the command.
 async fn execute_or_cancel(
     sandbox: &dyn Sandbox,
     id: &ActionId,
@@ -99,8 +121,9 @@ async fn execute_or_cancel(
         observation = &mut executing => return Ok(CommandResult::Done(observation?)),
         () = interrupts.next() => {}
     }
-    let cancelling =
-        async { tokio::try_join!(sandbox.cancel(id), executing).map(|((), observation)| observation) };
+    let cancelling = async {
+        tokio::try_join!(sandbox.cancel(id), executing).map(|((), observation)| observation)
+    };
     let result = tokio::select! {
         result = tokio::time::timeout(STOP_GRACE_PERIOD, cancelling) => result,
         () = interrupts.next() => return Ok(CommandResult::Interrupted(None)),

@@ -1,7 +1,9 @@
-//! `glovebox image check`: lists the programs of an image, and the features of Glovebox that lack a program.
+//! `glovebox image check`: lists the programs of an image, and the features of Glovebox that lack a
+//! program.
 //!
-//! Creates a sandbox from the image and runs one script in it, which needs only a POSIX shell. The output is untrusted: only
-//! known names are read, each once, with short values without control characters.
+//! Creates a sandbox from the image and runs one script in it, which needs only a POSIX shell. The
+//! output is untrusted: only known names are read, each once, with short values without control
+//! characters.
 
 mod facts;
 
@@ -36,14 +38,27 @@ pub(super) enum ImageCommand {
 
 pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::Result<Exit> {
     let ImageCommand::Check { image, json } = command;
-    let overrides = Overrides { runtime: Some(Runtime::Docker), image: Some(image.clone()), ..overrides };
+    let overrides = Overrides {
+        runtime: Some(Runtime::Docker),
+        image: Some(image.clone()),
+        ..overrides
+    };
     let (config, state_dir) = prepare(&overrides).await?;
-    let spec = SandboxSpec { image: Some(image.clone()), ..SandboxSpec::new(Conversations::new_id()) };
+    let spec = SandboxSpec {
+        image: Some(image.clone()),
+        ..SandboxSpec::new(Conversations::new_id())
+    };
     let probe = format!("(\n{}{PROBE}) </dev/null\n", sandbox_tools::PROBE);
-    let result = in_fresh_sandbox(&config, &state_dir, spec, probe, Some(PROBE_TIMEOUT_SECS)).await?;
-    let CommandResult::Done(observation) = result else { return Ok(Exit::Interrupted) };
+    let result =
+        in_fresh_sandbox(&config, &state_dir, spec, probe, Some(PROBE_TIMEOUT_SECS)).await?;
+    let CommandResult::Done(observation) = result else {
+        return Ok(Exit::Interrupted);
+    };
     let ObservationKind::Run(run) = &observation.kind else {
-        anyhow::bail!("the image {image} cannot be a sandbox: {}", one_line(&observation.content));
+        anyhow::bail!(
+            "the image {image} cannot be a sandbox: {}",
+            one_line(&observation.content)
+        );
     };
     let facts = ImageFacts::parse(&observation.content);
     if !facts.is_complete() {
@@ -61,5 +76,11 @@ pub(super) async fn run(command: ImageCommand, overrides: Overrides) -> anyhow::
 }
 
 fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).collect::<Vec<_>>().join(" ").chars().take(1000).collect()
+    text.lines()
+        .map(str::trim)
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(1000)
+        .collect()
 }

@@ -55,7 +55,10 @@ impl Interrupts {
     }
 
     /// Runs `work` until the next interrupt. `None` if it was interrupted.
-    pub(super) async fn unless_interrupted<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn unless_interrupted<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
         tokio::select! {
             result = work => Some(result),
             () = self.next() => None,
@@ -84,8 +87,8 @@ impl InterruptObserver {
     }
 }
 
-/// Counts interrupts. Exits a grace period after the second one, or at the third: a pipe that is not read blocks the task that
-/// writes to it, which then handles no interrupt.
+/// Counts interrupts. Exits a grace period after the second one, or at the third: a pipe that is
+/// not read blocks the task that writes to it, which then handles no interrupt.
 async fn count_interrupts(mut signals: Signals, count: watch::Sender<u32>) {
     for _ in 0..2 {
         signals.next().await;
@@ -110,7 +113,8 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            // Both the kernel and the shell may send SIGHUP, which must not count as a second interrupt.
+            // Both the kernel and the shell may send SIGHUP, which must not count as a second
+            // interrupt.
             _ = self.hangup.recv(), if !self.ignores_hangup => self.ignores_hangup = true,
         }
     }

@@ -75,13 +75,14 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, hide = true, value_name = "FILE")]
     config_file: Option<PathBuf>,
 
-    /// Database of conversations that several hosts share: postgres://USER:PASSWORD@HOST/NAME. By default a file in the state
-    /// folder. A password is better given in the variable STORE_URL.
+    /// Database of conversations that several hosts share: postgres://USER:PASSWORD@HOST/NAME. By
+    /// default a file in the state folder. A password is better given in the variable STORE_URL.
     #[arg(long, global = true, hide = true, value_name = "URL")]
     store: Option<String>,
 
-    /// Where large events are: a folder, or s3://BUCKET/PREFIX with the variables AWS_ENDPOINT_URL, AWS_REGION,
-    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. By default the folder blobs in the state folder, or the database of --store.
+    /// Where large events are: a folder, or s3://BUCKET/PREFIX with the variables AWS_ENDPOINT_URL,
+    /// AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. By default the folder blobs in the
+    /// state folder, or the database of --store.
     #[arg(long, global = true, hide = true, value_name = "PLACE")]
     blobs: Option<String>,
 
@@ -178,8 +179,8 @@ enum Command {
 /// Runtime, image and workspace of a new sandbox.
 #[derive(Debug, Clone, Args)]
 struct BackendOptions {
-    /// Runtime of the sandbox: docker; local (a process on this machine, isolated by bubblewrap or Landlock); ssh; remote; or
-    /// auto (docker if an engine answers, else local).
+    /// Runtime of the sandbox: docker; local (a process on this machine, isolated by bubblewrap or
+    /// Landlock); ssh; remote; or auto (docker if an engine answers, else local).
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     runtime: Option<Runtime>,
 
@@ -190,8 +191,8 @@ struct BackendOptions {
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
 
-    /// Folder that the agent works in; with ssh, a folder of the remote host. By default a new one, which is kept after the
-    /// conversation.
+    /// Folder that the agent works in; with ssh, a folder of the remote host. By default a new one,
+    /// which is kept after the conversation.
     #[arg(short = 'd', long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }
@@ -203,16 +204,18 @@ struct RuntimeOptions {
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
 
-    /// Network of a new sandbox: none (the default), host, or with docker a network of the engine's.
+    /// Network of a new sandbox: none (the default), host, or with docker a network of the
+    /// engine's.
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
 
-    /// With the runtime local: run without isolation if this machine has none. Commands of the agent can then do what you can.
+    /// With the runtime local: run without isolation if this machine has none. Commands of the
+    /// agent can then do what you can.
     #[arg(long)]
     unsafe_local: bool,
 
-    /// Let the sandbox write a folder that contains your home or Glovebox's own files, or a system folder. Commands of the agent
-    /// can then change what this machine runs and trusts.
+    /// Let the sandbox write a folder that contains your home or Glovebox's own files, or a system
+    /// folder. Commands of the agent can then change what this machine runs and trusts.
     #[arg(long)]
     unsafe_directory: bool,
 }
@@ -221,7 +224,11 @@ impl BackendOptions {
     /// Adds these arguments to the overrides of the configuration.
     fn overrides(&self, overrides: Overrides) -> Overrides {
         let overrides = self.runtime_options.overrides(overrides);
-        Overrides { runtime: self.runtime, image: self.image.clone(), ..overrides }
+        Overrides {
+            runtime: self.runtime,
+            image: self.image.clone(),
+            ..overrides
+        }
     }
 }
 
@@ -237,7 +244,8 @@ impl RuntimeOptions {
     }
 }
 
-/// Parses a level or a filter. A single word that is not a level is an error; `RUST_LOG` would take it for a target.
+/// Parses a level or a filter. A single word that is not a level is an error; `RUST_LOG` would take
+/// it for a target.
 pub(crate) fn log_filter(text: &str) -> Result<String, String> {
     let is_word = text.chars().all(char::is_alphanumeric);
     let text = match text.parse::<LevelFilter>() {
@@ -245,9 +253,15 @@ pub(crate) fn log_filter(text: &str) -> Result<String, String> {
         Err(_) if is_word => {
             return Err("expected off, error, warn, info, debug or trace".to_owned());
         }
-        _ => text.split(',').map(expand_glovebox).collect::<Vec<_>>().join(","),
+        _ => text
+            .split(',')
+            .map(expand_glovebox)
+            .collect::<Vec<_>>()
+            .join(","),
     };
-    EnvFilter::try_new(&text).map(|_| text).map_err(|error| error.to_string())
+    EnvFilter::try_new(&text)
+        .map(|_| text)
+        .map_err(|error| error.to_string())
 }
 
 /// The filter if none is configured.
@@ -261,7 +275,8 @@ fn log_filter_at(level: LevelFilter) -> String {
     format!("{libraries},{}", own_crates_at(level))
 }
 
-/// A directive of a filter. `glovebox` is the name of the program to users: it means all of its crates.
+/// A directive of a filter. `glovebox` is the name of the program to users: it means all of its
+/// crates.
 fn expand_glovebox(directive: &str) -> String {
     match directive.strip_prefix("glovebox=").map(str::parse) {
         Some(Ok(level)) => own_crates_at(level),
@@ -271,18 +286,27 @@ fn expand_glovebox(directive: &str) -> String {
 
 fn own_crates_at(level: LevelFilter) -> String {
     let own = OWN_CRATES.map(|name| format!(",{name}={level}")).concat();
-    // The MCP library's errors are logged by our crates, without the keys that an address may contain.
+    // The MCP library's errors are logged by our crates, without the keys that an address may
+    // contain.
     format!("rmcp=off{own}")
 }
 
 /// Whether a target of the log is in a crate of this program.
 pub(crate) fn is_own_target(target: &str) -> bool {
-    target.split("::").next().is_some_and(|name| OWN_CRATES.contains(&name))
+    target
+        .split("::")
+        .next()
+        .is_some_and(|name| OWN_CRATES.contains(&name))
 }
 
 /// Runs the command.
 pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let Arguments { config_file, store, blobs, .. } = &arguments;
+    let Arguments {
+        config_file,
+        store,
+        blobs,
+        ..
+    } = &arguments;
     let overrides = Overrides {
         config_file: config_file.clone(),
         store: store.clone(),
@@ -316,10 +340,14 @@ fn load_config(overrides: &Overrides) -> anyhow::Result<Config> {
     print_warnings(trusted_config::load(overrides)?)
 }
 
-/// Like [`load_config`], for a command that only reads stored conversations: ignores an invalid file of the current folder.
+/// Like [`load_config`], for a command that only reads stored conversations: ignores an invalid
+/// file of the current folder.
 fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
     let config = trusted_config::load(overrides).or_else(|error| {
-        let without = trusted_config::load(&Overrides { without_folder_file: true, ..overrides.clone() });
+        let without = trusted_config::load(&Overrides {
+            without_folder_file: true,
+            ..overrides.clone()
+        });
         if without.is_ok() {
             print::warning(&format!("{error:#}: the file is ignored here"));
         }
@@ -328,7 +356,8 @@ fn load_config_to_read(overrides: &Overrides) -> anyhow::Result<Config> {
     print_warnings(config?)
 }
 
-/// Loads the configuration for a command that runs something. The user is asked about each untrusted file.
+/// Loads the configuration for a command that runs something. The user is asked about each
+/// untrusted file.
 fn load_trusted_config(overrides: &Overrides) -> anyhow::Result<Config> {
     print_warnings(trusted_config::load_and_ask(overrides)?)
 }
@@ -336,15 +365,18 @@ fn load_trusted_config(overrides: &Overrides) -> anyhow::Result<Config> {
 fn print_warnings(config: Config) -> anyhow::Result<Config> {
     // Before anything that may contain a secret is printed or logged.
     redacted_stderr::set_redactor(compose::redactor(&config)?);
-    config.warnings.iter().for_each(|warning| print::warning(warning));
+    config
+        .warnings
+        .iter()
+        .for_each(|warning| print::warning(warning));
     trusted_config::warnings(&config).for_each(|warning| print::warning(&warning));
     Ok(config)
 }
 
-const NO_ENGINE: &str =
-    "no container engine answers: using the runtime local (to see why: glovebox doctor --runtime docker)\n";
+const NO_ENGINE: &str = "no container engine answers: using the runtime local (to see why: glovebox doctor --runtime docker)\n";
 
-/// Loads the configuration for a command that creates sandboxes. Resolves `auto` and prints warnings about the runtime.
+/// Loads the configuration for a command that creates sandboxes. Resolves `auto` and prints
+/// warnings about the runtime.
 async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let config = load_trusted_config(overrides)?;
     let requested = config.runtime;
@@ -353,7 +385,8 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
         (Runtime::Auto, Runtime::Local) => print::note(NO_ENGINE),
         (Runtime::Auto, Runtime::Docker) => state_dir.record_engine()?,
         (_, Runtime::Docker)
-            if !state_dir.had_engine() && compose::check_docker(&config, &state_dir).await.is_ok() =>
+            if !state_dir.had_engine()
+                && compose::check_docker(&config, &state_dir).await.is_ok() =>
         {
             state_dir.record_engine()?;
         }
@@ -362,12 +395,14 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     Ok((config, state_dir))
 }
 
-/// Like [`prepare`], for a command that uses existing sandboxes. It searches Docker as well and reports its error.
+/// Like [`prepare`], for a command that uses existing sandboxes. It searches Docker as well and
+/// reports its error.
 async fn prepare_existing(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     resolve_runtime(load_trusted_config(overrides)?, overrides).await
 }
 
-/// Like [`prepare`], for a server. An engine that is down must not replace its containers by processes of this machine.
+/// Like [`prepare`], for a server. An engine that is down must not replace its containers by
+/// processes of this machine.
 async fn prepare_server(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let config = load_trusted_config(overrides)?;
     let is_chosen = config.runtime != Runtime::Auto;
@@ -385,7 +420,10 @@ async fn prepare_server(overrides: &Overrides) -> anyhow::Result<(Config, StateD
     Ok((config, state_dir))
 }
 
-async fn resolve_runtime(mut config: Config, overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
+async fn resolve_runtime(
+    mut config: Config,
+    overrides: &Overrides,
+) -> anyhow::Result<(Config, StateDir)> {
     if let (Some(runtime), Some(_)) = (overrides.runtime, &overrides.ssh_host)
         && runtime != Runtime::Ssh
     {
@@ -408,7 +446,9 @@ async fn print_isolation(config: &Config, state_dir: &StateDir) -> anyhow::Resul
 fn warn_about_runtime(config: &Config, overrides: &Overrides) {
     match config.runtime {
         Runtime::Local if config.sandbox.unsafe_local => {
-            print::warning("--unsafe-local does not isolate: programs in the sandbox can do what you can");
+            print::warning(
+                "--unsafe-local does not isolate: programs in the sandbox can do what you can",
+            );
         }
         Runtime::Ssh => print::warning(
             "the ssh runtime does not isolate: programs in the sandbox can do what your account on the host can",

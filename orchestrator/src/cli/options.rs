@@ -1,4 +1,5 @@
-//! The command line's definition: the options of all commands, which only `glovebox help options` shows, and advice for errors.
+//! The command line's definition: the options of all commands, which only `glovebox help options`
+//! shows, and advice for errors.
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -16,15 +17,20 @@ const COMMANDS_WITH_TEXT: [&str; 3] = ["run", "resume", "replay"];
 
 /// Parses the command line. Ends the program if it is invalid, or asks for help.
 pub(crate) fn parse() -> Arguments {
-    let parsed = command().try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let parsed = command()
+        .try_get_matches()
+        .and_then(|matches| Arguments::from_arg_matches(&matches));
     parsed.unwrap_or_else(|error| end(&add_advice(error, std::env::args().nth(1).as_deref())))
 }
 
-/// Prints an error, or the help, and ends the program. An error quotes arguments, whose control characters would reach the
-/// terminal.
+/// Prints an error, or the help, and ends the program. An error quotes arguments, whose control
+/// characters would reach the terminal.
 fn end(error: &Error) -> ! {
-    let is_unsafe =
-        |argument: String| argument.chars().any(|char| char.is_control() && !"\n\t".contains(char));
+    let is_unsafe = |argument: String| {
+        argument
+            .chars()
+            .any(|char| char.is_control() && !"\n\t".contains(char))
+    };
     if error.use_stderr()
         && std::env::args_os().any(|argument| is_unsafe(argument.to_string_lossy().into_owned()))
     {
@@ -50,7 +56,9 @@ fn command() -> Command {
 pub(super) fn run() -> anyhow::Result<Exit> {
     let mut command = command();
     command.build();
-    let options = command.find_subcommand_mut(NAME).map(|options| options.render_help().to_string());
+    let options = command
+        .find_subcommand_mut(NAME)
+        .map(|options| options.render_help().to_string());
     print::text(&options.unwrap_or_default())?;
     Ok(Exit::Finished)
 }
@@ -63,8 +71,12 @@ fn add_advice(mut error: Error, command: Option<&str>) -> Error {
     );
     let has_text = command.is_some_and(|command| COMMANDS_WITH_TEXT.contains(&command));
     if error.kind() == ErrorKind::UnknownArgument && is_word && has_text {
-        let advice = StyledStr::from("put a text of several words in quotes: 'Make the tests pass'");
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice]));
+        let advice =
+            StyledStr::from("put a text of several words in quotes: 'Make the tests pass'");
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![advice]),
+        );
     }
     error
 }
@@ -74,14 +86,20 @@ mod tests {
     use super::*;
 
     fn help(words: &[&str]) -> String {
-        let error = command().try_get_matches_from([&["glovebox"], words].concat()).unwrap_err();
+        let error = command()
+            .try_get_matches_from([&["glovebox"], words].concat())
+            .unwrap_err();
         add_advice(error, words.first().copied()).to_string()
     }
 
     #[test]
     fn options_of_all_commands_are_in_one_place() {
         assert!(help(&["help", "options"]).contains("--config-file <FILE>"));
-        for words in [&["--help"][..], &["run", "--help"], &["sandbox", "ls", "--help"]] {
+        for words in [
+            &["--help"][..],
+            &["run", "--help"],
+            &["sandbox", "ls", "--help"],
+        ] {
             assert!(!help(words).contains("  --config-file"), "{words:?}");
         }
     }
@@ -95,8 +113,14 @@ mod tests {
     #[test]
     fn paragraphs_of_help_are_not_wrapped_twice() {
         fn check(command: &Command) {
-            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-            for line in help.lines().filter(|line| !line.starts_with("  ") && !line.is_empty()) {
+            let help = command
+                .get_after_help()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            for line in help
+                .lines()
+                .filter(|line| !line.starts_with("  ") && !line.is_empty())
+            {
                 let is_whole = line.ends_with(['.', ':']) || line.starts_with("Example");
                 assert!(is_whole, "{}: {line}", command.get_name());
             }

@@ -25,10 +25,13 @@ pub(super) struct Palette {
 }
 
 impl Palette {
-    /// Colours for standard error: on a terminal, unless `NO_COLOR` is set or the terminal is `dumb`.
+    /// Colours for standard error: on a terminal, unless `NO_COLOR` is set or the terminal is
+    /// `dumb`.
     pub(super) fn for_stderr() -> Self {
         let is_forbidden = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { is_coloured: io::stderr().is_terminal() && !is_forbidden && !is_dumb_terminal() }
+        Self {
+            is_coloured: io::stderr().is_terminal() && !is_forbidden && !is_dumb_terminal(),
+        }
     }
 
     /// Colours a text. Line ends around it stay uncoloured.
@@ -61,7 +64,10 @@ mod tests {
     #[test]
     fn text_is_coloured_between_its_line_ends() {
         let coloured = Palette { is_coloured: true };
-        assert_eq!(coloured.paint(TextKind::Action, "\n$ ls\n"), "\n\u{1b}[1m$ ls\u{1b}[0m\n");
+        assert_eq!(
+            coloured.paint(TextKind::Action, "\n$ ls\n"),
+            "\n\u{1b}[1m$ ls\u{1b}[0m\n"
+        );
         assert_eq!(coloured.paint(TextKind::Note, "\n"), "\n");
         assert_eq!(Palette::default().paint(TextKind::Failure, "no\n"), "no\n");
     }

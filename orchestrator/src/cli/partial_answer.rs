@@ -1,6 +1,7 @@
 //! An answer of the model that is shown while it is streamed: word by word, and each word once.
 
-/// The received part of an answer, and how much of it was shown. The model client bounds its length.
+/// The received part of an answer, and how much of it was shown. The model client bounds its
+/// length.
 #[derive(Debug, Default)]
 pub(super) struct PartialAnswer {
     text: String,
@@ -11,7 +12,8 @@ pub(super) struct PartialAnswer {
 }
 
 impl PartialAnswer {
-    /// Appends a piece of the answer. Returns the words that it completes: secrets are redacted in whole words only.
+    /// Appends a piece of the answer. Returns the words that it completes: secrets are redacted in
+    /// whole words only.
     pub(super) fn push(&mut self, piece: &str) -> &str {
         self.text.push_str(piece);
         // Empty lines before the first word are not shown.
@@ -34,17 +36,27 @@ impl PartialAnswer {
 
     /// Returns what ends the last shown line: a newline, or nothing.
     pub(super) fn end_line(&mut self) -> &'static str {
-        if std::mem::take(&mut self.is_line_open) { "\n" } else { "" }
+        if std::mem::take(&mut self.is_line_open) {
+            "\n"
+        } else {
+            ""
+        }
     }
 
-    /// Returns the part of the whole text that was not shown, with the end of the last line. `None` if the whole text is another
-    /// one, or nothing was shown.
+    /// Returns the part of the whole text that was not shown, with the end of the last line. `None`
+    /// if the whole text is another one, or nothing was shown.
     pub(super) fn finish(self, whole: &str) -> Option<String> {
         let shown = self.text[..self.shown_bytes].trim_start();
         let whole = whole.trim();
-        let rest = whole.strip_prefix(shown).or_else(|| whole.strip_prefix(shown.trim_end()));
+        let rest = whole
+            .strip_prefix(shown)
+            .or_else(|| whole.strip_prefix(shown.trim_end()));
         let rest = rest.filter(|_| !shown.is_empty())?;
-        let end = if rest.is_empty() && !self.is_line_open { "" } else { "\n" };
+        let end = if rest.is_empty() && !self.is_line_open {
+            ""
+        } else {
+            "\n"
+        };
         Some(format!("{rest}{end}"))
     }
 }
@@ -63,7 +75,10 @@ mod tests {
         assert_eq!(answer.end_line(), "");
         assert_eq!(answer.push(" more\n\nto t"), "And more\n\nto ");
         assert_eq!(answer.end_line(), "\n");
-        assert_eq!(answer.finish("\nOne line.\nAnd more\n\nto the end."), Some("the end.\n".to_owned()));
+        assert_eq!(
+            answer.finish("\nOne line.\nAnd more\n\nto the end."),
+            Some("the end.\n".to_owned())
+        );
     }
 
     #[test]
@@ -77,6 +92,9 @@ mod tests {
         assert_eq!(shown("One").finish("One line"), None);
         assert_eq!(shown("One ").finish("One"), Some("\n".to_owned()));
         assert_eq!(shown("One\n").finish("One"), Some(String::new()));
-        assert_eq!(shown("One\n").finish("One\n\nTwo"), Some("\nTwo\n".to_owned()));
+        assert_eq!(
+            shown("One\n").finish("One\n\nTwo"),
+            Some("\nTwo\n".to_owned())
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! Writes to standard output and standard error, except the progress line and the log.
 //!
-//! Text from a sandbox or a model is hostile to a terminal: see [`for_terminal`]. A closed pipe is not an error.
+//! Text from a sandbox or a model is hostile to a terminal: see [`for_terminal`]. A closed pipe is
+//! not an error.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,8 @@ use crate::redacted_stderr::RedactedStderr;
 use crate::terminal_text::escape_controls;
 pub(super) use crate::terminal_text::{for_terminal, visible, visible_line};
 
-/// Whether standard output or standard error was a closed pipe. A conversation without a reader is stopped.
+/// Whether standard output or standard error was a closed pipe. A conversation without a reader is
+/// stopped.
 static HAS_LOST_READER: AtomicBool = AtomicBool::new(false);
 
 /// Whether a write to standard output or standard error found the pipe closed.
@@ -39,7 +41,10 @@ pub(super) fn event(conversation: &ConversationId, event: &Event) -> anyhow::Res
         #[serde(flatten)]
         event: &'a Event,
     }
-    Ok(line(&serde_json::to_string(&Line { conversation_id: conversation, event })?)?)
+    Ok(line(&serde_json::to_string(&Line {
+        conversation_id: conversation,
+        event,
+    })?)?)
 }
 
 /// Prints a line to standard output, with control characters escaped. JSON keeps its value.
@@ -47,7 +52,8 @@ pub(super) fn line(line: &str) -> io::Result<()> {
     text(&format!("{line}\n"))
 }
 
-/// Prints text to standard output. The caller has sanitized it, so that it contains no control sequences but colours.
+/// Prints text to standard output. The caller has sanitized it, so that it contains no control
+/// sequences but colours.
 pub(super) fn text(text: &str) -> io::Result<()> {
     bytes(escape_controls(text).as_bytes())
 }
@@ -58,7 +64,8 @@ pub(super) fn bytes(bytes: &[u8]) -> io::Result<()> {
     note_lost_reader(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }
 
-/// Prints the last message of the agent to standard output. Not on a terminal, where the transcript has shown it.
+/// Prints the last message of the agent to standard output. Not on a terminal, where the transcript
+/// has shown it.
 pub(super) fn answer(text: &str) -> io::Result<()> {
     if text.is_empty() || io::stdout().is_terminal() && io::stderr().is_terminal() {
         return Ok(());
@@ -82,7 +89,8 @@ pub(super) fn warning(text: &str) {
     note(&format!("glovebox: warning: {}\n", for_terminal(text)));
 }
 
-/// Prints output of a command to standard output: sanitized on a terminal, unchanged to a file or a pipe.
+/// Prints output of a command to standard output: sanitized on a terminal, unchanged to a file or a
+/// pipe.
 pub(super) fn command_output(output: &[u8]) -> io::Result<()> {
     note_lost_reader(program_stdout(output))
 }

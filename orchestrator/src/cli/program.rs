@@ -15,16 +15,18 @@ use super::print;
 use crate::exit::{Exit, UsageError};
 use output::ProgramOutput;
 
-/// Exit codes that a shell reports for a program that it does not find, and for one that it may not execute.
+/// Exit codes that a shell reports for a program that it does not find, and for one that it may not
+/// execute.
 const PROGRAM_NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
-/// Maximum time for the remaining output of a killed program. If it flooded its output, tens of megabytes are buffered.
+/// Maximum time for the remaining output of a killed program. If it flooded its output, tens of
+/// megabytes are buffered.
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Runs a program until it exits. It is killed on an interrupt, and when its output cannot be written. After an interrupt,
-/// its remaining output is shown for up to two seconds or until a second interrupt. It reads standard input if `reads_stdin`.
-/// Secrets are redacted in its output.
+/// Runs a program until it exits. It is killed on an interrupt, and when its output cannot be
+/// written. After an interrupt, its remaining output is shown for up to two seconds or until a
+/// second interrupt. It reads standard input if `reads_stdin`. Secrets are redacted in its output.
 pub(super) async fn run(
     processes: &dyn SandboxProcesses,
     id: &ProcessId,

@@ -39,12 +39,18 @@ pub(super) struct ReplayArguments {
 }
 
 pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let ReplayArguments { file, diff, backend, options } = arguments;
+    let ReplayArguments {
+        file,
+        diff,
+        backend,
+        options,
+    } = arguments;
     let trajectory = saved_trajectory::read(&file)?;
     let overrides = backend.overrides(options.overrides(overrides));
     let (config, state_dir) = prepare(&overrides).await?;
     let id = Conversations::new_id();
-    let workspace = WorkspaceFolder::choose(&config, &state_dir, &id, backend.directory.as_deref())?;
+    let workspace =
+        WorkspaceFolder::choose(&config, &state_dir, &id, backend.directory.as_deref())?;
     let setup = workspace::setup(&config.workspace, &workspace)?;
     let (models, model) = if diff {
         (Models::scripted(r#"{"responses": []}"#)?, "none".to_owned())
@@ -53,35 +59,73 @@ pub(super) async fn run(arguments: ReplayArguments, overrides: Overrides) -> any
         options.reach_provider(&config).await?;
         (models, compose::stored_model_name(&config.llm))
     };
-    let (is_json, options) = (options.json, RunOptions { json: options.json && !diff, ..options });
-    let task = InitialTask::Replay { trajectory: trajectory.clone(), continues: !diff };
-    let new = NewRun { id: id.clone(), title: None, task, workspace, setup, models, model, options };
+    let (is_json, options) = (
+        options.json,
+        RunOptions {
+            json: options.json && !diff,
+            ..options
+        },
+    );
+    let task = InitialTask::Replay {
+        trajectory: trajectory.clone(),
+        continues: !diff,
+    };
+    let new = NewRun {
+        id: id.clone(),
+        title: None,
+        task,
+        workspace,
+        setup,
+        models,
+        model,
+        options,
+    };
     let exit = conversation_run::start(new, &config, &state_dir).await?;
     if !diff || exit == Exit::Interrupted {
         return Ok(exit);
     }
     let stores = Stores::open(&config, &state_dir).await?;
-    let differences = stores.conversations().await?.compare_replay(&id, &trajectory).await?;
+    let differences = stores
+        .conversations()
+        .await?
+        .compare_replay(&id, &trajectory)
+        .await?;
     stores.close().await;
     if is_json {
         let rows: Vec<_> = differences.iter().map(to_json).collect();
         print::line(&serde_json::to_string(&rows)?)?;
     } else {
-        differences.iter().try_for_each(|difference| print::line(&to_text(difference)))?;
-        let (count, same) = (trajectory.len(), trajectory.len().saturating_sub(differences.len()));
+        differences
+            .iter()
+            .try_for_each(|difference| print::line(&to_text(difference)))?;
+        let (count, same) = (
+            trajectory.len(),
+            trajectory.len().saturating_sub(differences.len()),
+        );
         print::note(&format!("{same} of {count} actions had the same result\n"));
     }
-    Ok(if differences.is_empty() { Exit::Finished } else { Exit::Failed })
+    Ok(if differences.is_empty() {
+        Exit::Finished
+    } else {
+        Exit::Failed
+    })
 }
 
 fn to_json(difference: &ReplayDifference) -> Value {
-    let ReplayDifference { action, message, before, after } = difference;
+    let ReplayDifference {
+        action,
+        message,
+        before,
+        after,
+    } = difference;
     json!({ "action": action, "message": message, "before": before, "after": after })
 }
 
 fn to_text(difference: &ReplayDifference) -> String {
     let part = |name: &str, observation: &Option<Observation>| {
-        let Some(observation) = observation else { return format!("  {name}: nothing\n") };
+        let Some(observation) = observation else {
+            return format!("  {name}: nothing\n");
+        };
         let text = print::for_terminal(observation.content.trim_end());
         let lines: Vec<_> = text.lines().collect();
         let mut part = format!("  {name} ({}):\n", observation.kind.kind());
@@ -93,7 +137,16 @@ fn to_text(difference: &ReplayDifference) -> String {
         }
         part
     };
-    let ReplayDifference { action, message, before, after } = difference;
+    let ReplayDifference {
+        action,
+        message,
+        before,
+        after,
+    } = difference;
     let message = print::for_terminal(message.lines().next().unwrap_or_default());
-    format!("event {action}: {message}\n{}{}", part("then", before), part("now", after))
+    format!(
+        "event {action}: {message}\n{}{}",
+        part("then", before),
+        part("now", after)
+    )
 }

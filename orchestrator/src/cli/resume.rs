@@ -14,7 +14,9 @@ use super::conversation_id::ConversationChoice;
 use super::conversation_run::{self, ConversationRun};
 use super::run_options::RunOptions;
 use super::runtime_change::RuntimeChange;
-use super::{RuntimeOptions, candidates, load_trusted_config, print, trajectory_file, trusted_config};
+use super::{
+    RuntimeOptions, candidates, load_trusted_config, print, trajectory_file, trusted_config,
+};
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Overrides, Runtime};
 use crate::exit::Exit;
@@ -47,7 +49,8 @@ pub(super) struct ResumeArguments {
     #[arg(long, value_name = "REASON", conflicts_with = "confirm", value_parser = NonEmptyStringValueParser::new())]
     reject: Option<String>,
 
-    /// Continue in a new sandbox of this runtime: docker or local, which share the workspace. The sandbox so far is removed.
+    /// Continue in a new sandbox of this runtime: docker or local, which share the workspace. The
+    /// sandbox so far is removed.
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     runtime: Option<Runtime>,
 
@@ -80,8 +83,13 @@ impl From<FromLoop> for LoopRecovery {
 }
 
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let overrides = arguments.options.overrides(arguments.runtime_options.overrides(overrides));
-    let overrides = Overrides { runtime: arguments.runtime, ..overrides };
+    let overrides = arguments
+        .options
+        .overrides(arguments.runtime_options.overrides(overrides));
+    let overrides = Overrides {
+        runtime: arguments.runtime,
+        ..overrides
+    };
     let config = trusted_config::load(&overrides)?;
     let state_dir = StateDir::open(&config.state_dir)?;
     let stores = Stores::open(&config, &state_dir).await?;
@@ -96,7 +104,15 @@ async fn resume_in(
     overrides: Overrides,
     state_dir: &StateDir,
 ) -> anyhow::Result<Exit> {
-    let ResumeArguments { conversation, task, from_loop, confirm, reject, options, .. } = arguments;
+    let ResumeArguments {
+        conversation,
+        task,
+        from_loop,
+        confirm,
+        reject,
+        options,
+        ..
+    } = arguments;
     let conversations = stores.conversations().await?;
     let id = conversations.find(&conversation.selector()).await?;
     let _input = PendingInputGuard;
@@ -106,11 +122,21 @@ async fn resume_in(
         workspace::check_not_replaced("agent", Path::new(&started.agent))?;
     }
     // The configuration depends on the agent, which is that of the log.
-    let overrides = Overrides { agent: Some(started.agent.clone()), ..overrides };
+    let overrides = Overrides {
+        agent: Some(started.agent.clone()),
+        ..overrides
+    };
     let mut config = load_trusted_config(&overrides)?;
     let request = ResumeRequest {
-        message: task.map(|content| MessageAction { content, ..MessageAction::default() }),
-        decision: if confirm { Some(UserDecision::Approve) } else { reject.map(UserDecision::Reject) },
+        message: task.map(|content| MessageAction {
+            content,
+            ..MessageAction::default()
+        }),
+        decision: if confirm {
+            Some(UserDecision::Approve)
+        } else {
+            reject.map(UserDecision::Reject)
+        },
         decided_action: None,
         loop_recovery: from_loop.map(LoopRecovery::from),
         more_iterations: options.max_iterations,
@@ -123,13 +149,19 @@ async fn resume_in(
         && stored.state.agent_state == AgentState::AwaitingUserInput
         && TerminalPrompt::at_terminal(options.output()).is_some();
     if stored.awaits_message() && request.message.is_none() && !asks {
-        print::note(&format!("conversation {id} has finished; send another message with -t TEXT\n"));
+        print::note(&format!(
+            "conversation {id} has finished; send another message with -t TEXT\n"
+        ));
         return Ok(super::follow::exit_of(&stored.state, false));
     }
     compose::restore_settings(&mut config, &started, &overrides)?;
     compose::choose_runtime(&mut config, state_dir).await?;
     let changed = RuntimeChange::new(&id, &mut started, config.runtime)?;
-    for name in stored.secrets.iter().filter(|name| !config.secrets.contains_key(*name)) {
+    for name in stored
+        .secrets
+        .iter()
+        .filter(|name| !config.secrets.contains_key(*name))
+    {
         print::warning(&format!(
             "the conversation's secret {name} is missing: commands cannot use it, and its value is not redacted; add \
              --secret {name}"
@@ -137,15 +169,23 @@ async fn resume_in(
     }
     workspace::locate_copied(&mut started, &config, state_dir, &id);
     // A folder of another machine cannot be checked.
-    let folder = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
+    let folder = started
+        .workspace
+        .as_deref()
+        .filter(|_| !config.runtime.is_on_other_machine());
     let folder = folder.map(Path::new);
-    folder.map_or(Ok(()), |folder| workspace::check_not_replaced("workspace", folder))?;
+    folder.map_or(Ok(()), |folder| {
+        workspace::check_not_replaced("workspace", folder)
+    })?;
     let trajectory = trajectory_file::prepare(&config, &id)?;
     let agent = compose::agent(&config)?;
     let models = options.models(&config, stored.state.iterations as usize, &id)?;
     options.reach_provider(&config).await?;
     // An empty workspace was removed.
-    if state_dir.workspace_in_log(&id, started.workspace.as_deref()).is_some() {
+    if state_dir
+        .workspace_in_log(&id, started.workspace.as_deref())
+        .is_some()
+    {
         state_dir.workspace(&id)?;
     }
     if let Some(folder) = folder.filter(|folder| folder.exists()) {
@@ -162,9 +202,21 @@ async fn resume_in(
     let parts = run.compose_parts(&started, &models, agent, stored.max_budget(&request))?;
     let sweep = compose::sweep(&parts.provider, &config, stores);
     if let Some(changed) = changed {
-        changed.remove_sandbox(&config, state_dir, stored.state.lease.as_ref()).await;
+        changed
+            .remove_sandbox(&config, state_dir, stored.state.lease.as_ref())
+            .await;
     }
-    let from = stored.last_message.filter(|_| asks).unwrap_or(stored.state.next_id);
-    conversations.resume(stored, parts, request, compose::confirmation_policy(&config.security)).await?;
+    let from = stored
+        .last_message
+        .filter(|_| asks)
+        .unwrap_or(stored.state.next_id);
+    conversations
+        .resume(
+            stored,
+            parts,
+            request,
+            compose::confirmation_policy(&config.security),
+        )
+        .await?;
     run.finish(from, true, trajectory, sweep).await
 }

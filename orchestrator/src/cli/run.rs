@@ -40,15 +40,18 @@ pub(super) struct RunArguments {
     #[arg(long = "image-file", value_name = "PATH")]
     image_files: Vec<PathBuf>,
 
-    /// Agent: a built-in one such as ReadOnlyAgent, an [agent.NAME] section, a name in .glovebox/agents, or a Markdown file.
+    /// Agent: a built-in one such as ReadOnlyAgent, an [agent.NAME] section, a name in
+    /// .glovebox/agents, or a Markdown file.
     #[arg(short = 'c', long, aliases = ["agent-cls", "agent-config"], value_name = "NAME|FILE")]
     agent: Option<String>,
 
-    /// Title of the conversation, which `conversations ls` shows. By default, the start of the task.
+    /// Title of the conversation, which `conversations ls` shows. By default, the start of the
+    /// task.
     #[arg(short = 'n', long, value_name = "TITLE", value_parser = title)]
     name: Option<String>,
 
-    /// Repository to clone into the workspace: OWNER/NAME, or a URL that git in the sandbox can clone.
+    /// Repository to clone into the workspace: OWNER/NAME, or a URL that git in the sandbox can
+    /// clone.
     #[arg(long, value_name = "URL[#BRANCH]")]
     selected_repo: Option<String>,
 
@@ -60,21 +63,36 @@ pub(super) struct RunArguments {
 }
 
 pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow::Result<Exit> {
-    let overrides = arguments.backend.overrides(arguments.options.overrides(overrides));
-    let overrides =
-        Overrides { agent: arguments.agent, selected_repository: arguments.selected_repo, ..overrides };
+    let overrides = arguments
+        .backend
+        .overrides(arguments.options.overrides(overrides));
+    let overrides = Overrides {
+        agent: arguments.agent,
+        selected_repository: arguments.selected_repo,
+        ..overrides
+    };
     let replayed = trusted_config::load_and_ask(&overrides)?.replay_trajectory;
     let task = arguments.task.or(arguments.positional_task);
     let task = match replayed {
-        Some(_) if task.is_some() || arguments.file.is_some() || !arguments.image_files.is_empty() => {
+        Some(_)
+            if task.is_some() || arguments.file.is_some() || !arguments.image_files.is_empty() =>
+        {
             let text = "core.replay_trajectory_path is set, and the trajectory contains the task: give none";
             return Err(UsageError(text.to_owned()).into());
         }
-        Some(path) => InitialTask::Replay { trajectory: saved_trajectory::read(&path)?, continues: true },
+        Some(path) => InitialTask::Replay {
+            trajectory: saved_trajectory::read(&path)?,
+            continues: true,
+        },
         None => {
             let content = read_task(task, arguments.file.as_deref())?;
-            let image_urls = Some(pictures::read(&arguments.image_files)?).filter(|urls| !urls.is_empty());
-            InitialTask::Message(MessageAction { content, image_urls, ..Default::default() })
+            let image_urls =
+                Some(pictures::read(&arguments.image_files)?).filter(|urls| !urls.is_empty());
+            InitialTask::Message(MessageAction {
+                content,
+                image_urls,
+                ..Default::default()
+            })
         }
     };
     let (config, state_dir) = prepare(&overrides).await?;
@@ -86,12 +104,25 @@ pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow
     let id = Conversations::new_id();
     let models = arguments.options.models(&config, 0, &id)?;
     arguments.options.reach_provider(&config).await?;
-    let workspace =
-        WorkspaceFolder::choose(&config, &state_dir, &id, arguments.backend.directory.as_deref())?;
+    let workspace = WorkspaceFolder::choose(
+        &config,
+        &state_dir,
+        &id,
+        arguments.backend.directory.as_deref(),
+    )?;
     let setup = workspace::setup(&config.workspace, &workspace)?;
     let model = compose::stored_model_name(&config.llm);
     let title = arguments.name;
-    let new = NewRun { id, title, task, workspace, setup, models, model, options: arguments.options };
+    let new = NewRun {
+        id,
+        title,
+        task,
+        workspace,
+        setup,
+        models,
+        model,
+        options: arguments.options,
+    };
     conversation_run::start(new, &config, &state_dir).await
 }
 
@@ -108,7 +139,10 @@ fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String
         (None, Some(path)) if path == Path::new("-") => read_stdin()?,
         (None, Some(path)) => {
             let bytes = input_file::read_named(path, MAX_TASK_LENGTH).map_err(|error| {
-                UsageError(format!("cannot read the task in {}: {error}", path.display()))
+                UsageError(format!(
+                    "cannot read the task in {}: {error}",
+                    path.display()
+                ))
             })?;
             to_utf8(bytes, &path.display().to_string())?
         }
@@ -116,16 +150,19 @@ fn read_task(task: Option<String>, file: Option<&Path>) -> anyhow::Result<String
         (None, None) => String::new(),
     };
     if text.trim().is_empty() {
-        return Err(
-            UsageError("no task: give one as an argument, with -t TASK or with -f FILE".to_owned()).into()
-        );
+        return Err(UsageError(
+            "no task: give one as an argument, with -t TASK or with -f FILE".to_owned(),
+        )
+        .into());
     }
     Ok(text)
 }
 
 fn read_stdin() -> anyhow::Result<String> {
-    let bytes = input_file::read_bounded(std::io::stdin().lock(), MAX_TASK_LENGTH)
-        .map_err(|error| UsageError(format!("cannot read the task from standard input: {error}")))?;
+    let bytes =
+        input_file::read_bounded(std::io::stdin().lock(), MAX_TASK_LENGTH).map_err(|error| {
+            UsageError(format!("cannot read the task from standard input: {error}"))
+        })?;
     to_utf8(bytes, "standard input")
 }
 

@@ -31,8 +31,9 @@ pub(super) struct RunOptions {
     #[arg(long)]
     pub(super) json: bool,
 
-    /// Secret that commands can use by its name, from the environment, a file, or the command line (where other users can
-    /// read it in the process list). It is redacted in the log, the output, and what the agent sees.
+    /// Secret that commands can use by its name, from the environment, a file, or the command line
+    /// (where other users can read it in the process list). It is redacted in the log, the output,
+    /// and what the agent sees.
     #[arg(long = "secret", value_name = "NAME[=VALUE|=@FILE]")]
     pub(super) secrets: Vec<String>,
 
@@ -40,7 +41,8 @@ pub(super) struct RunOptions {
     #[arg(long, value_name = "DIR", conflicts_with = "replay")]
     pub(super) record: Option<PathBuf>,
 
-    /// Answer each model call from a folder that --record has written. Nothing is sent to a provider.
+    /// Answer each model call from a folder that --record has written. Nothing is sent to a
+    /// provider.
     #[arg(long, value_name = "DIR")]
     pub(super) replay: Option<PathBuf>,
 
@@ -61,7 +63,8 @@ impl RunOptions {
         }
     }
 
-    /// Connects the models. Their calls are recorded or replayed if requested. A scripted model skips `answered` responses.
+    /// Connects the models. Their calls are recorded or replayed if requested. A scripted model
+    /// skips `answered` responses.
     pub(super) fn models(
         &self,
         config: &Config,
@@ -74,15 +77,27 @@ impl RunOptions {
 
     /// Fails if the provider cannot be reached, unless calls are replayed.
     pub(super) async fn reach_provider(&self, config: &Config) -> anyhow::Result<()> {
-        if self.replay.is_some() { Ok(()) } else { compose::reach_provider(config).await }
+        if self.replay.is_some() {
+            Ok(())
+        } else {
+            compose::reach_provider(config).await
+        }
     }
 
     pub(super) fn output(&self) -> Output {
-        if self.json { Output::Json } else { Output::Transcript }
+        if self.json {
+            Output::Json
+        } else {
+            Output::Transcript
+        }
     }
 }
 
 pub(super) fn dollars(text: &str) -> Result<f64, String> {
     let sum: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
-    if sum.is_finite() && sum > 0.0 { Ok(sum) } else { Err("expected more than 0".to_owned()) }
+    if sum.is_finite() && sum > 0.0 {
+        Ok(sum)
+    } else {
+        Err("expected more than 0".to_owned())
+    }
 }

@@ -17,7 +17,8 @@ use crate::config::{Overrides, Runtime};
 use crate::exit::{Exit, UsageError};
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
-/// State folder of the sandbox host. It is separate, so that other commands of this user do not sweep its sandboxes.
+/// State folder of the sandbox host. It is separate, so that other commands of this user do not
+/// sweep its sandboxes.
 const STATE_FOLDER: &str = "lent";
 
 /// Environment variable with the keys, if there is no file.
@@ -36,7 +37,8 @@ pub(super) struct SandboxHostArguments {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8000")]
     listen: SocketAddr,
 
-    /// File with keys, one NAME:SECRET per line. By default, GLOVEBOX_SANDBOX_HOST_KEYS, separated by commas.
+    /// File with keys, one NAME:SECRET per line. By default, GLOVEBOX_SANDBOX_HOST_KEYS, separated
+    /// by commas.
     #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 
@@ -48,7 +50,8 @@ pub(super) struct SandboxHostArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     max_sandboxes_per_key: usize,
 
-    /// Maximum resources of a sandbox, as a multiple of the default memory (4 GiB) and processors (2).
+    /// Maximum resources of a sandbox, as a multiple of the default memory (4 GiB) and processors
+    /// (2).
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
     max_resource_factor: f64,
 
@@ -73,9 +76,16 @@ pub(super) struct SandboxHostArguments {
     image: Option<String>,
 }
 
-pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn run(
+    arguments: SandboxHostArguments,
+    overrides: Overrides,
+) -> anyhow::Result<Exit> {
     let SandboxHostArguments { runtime, image, .. } = &arguments;
-    let overrides = Overrides { runtime: *runtime, image: image.clone(), ..overrides };
+    let overrides = Overrides {
+        runtime: *runtime,
+        image: image.clone(),
+        ..overrides
+    };
     let (config, _) = prepare_server(&overrides).await?;
     let host = SandboxHostConfig {
         max_sandboxes: arguments.max_sandboxes,
@@ -91,12 +101,17 @@ pub(super) async fn run(arguments: SandboxHostArguments, overrides: Overrides) -
     let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
     let provider = compose::provider_with_warm_pool(&config, &state_dir, config.sandbox.warm_pool)?;
     let listener = TcpListener::bind(arguments.listen).await;
-    let listener = listener
-        .with_context(|| format!("cannot listen on {}: choose another --listen", arguments.listen))?;
+    let listener = listener.with_context(|| {
+        format!(
+            "cannot listen on {}: choose another --listen",
+            arguments.listen
+        )
+    })?;
     print::line(&format!("listening on http://{}", listener.local_addr()?))?;
 
     let stop = CancellationToken::new();
-    let mut serving = std::pin::pin!(SandboxHost::new(provider, host).serve(listener, stop.clone()));
+    let mut serving =
+        std::pin::pin!(SandboxHost::new(provider, host).serve(listener, stop.clone()));
     tokio::select! {
         result = &mut serving => result?,
         () = interrupts.next() => {
@@ -119,16 +134,36 @@ fn keys(file: Option<&Path>) -> anyhow::Result<HostKeys> {
         None => {
             let text = std::env::var(KEYS_VARIABLE);
             let missing = format!("no keys: give --keys FILE, or set {KEYS_VARIABLE}");
-            (KEYS_VARIABLE.to_owned(), text.map_err(|_| UsageError(missing))?)
+            (
+                KEYS_VARIABLE.to_owned(),
+                text.map_err(|_| UsageError(missing))?,
+            )
         }
         Some(file) => {
-            let unreadable =
-                |error| UsageError(format!("cannot read the keys in {}: {error}", file.display()));
-            if std::fs::metadata(file).map_err(unreadable)?.permissions().mode() & 0o077 != 0 {
-                print::warning(&format!("other users can read {}: run `chmod 600 {0}`", file.display()));
+            let unreadable = |error| {
+                UsageError(format!(
+                    "cannot read the keys in {}: {error}",
+                    file.display()
+                ))
+            };
+            if std::fs::metadata(file)
+                .map_err(unreadable)?
+                .permissions()
+                .mode()
+                & 0o077
+                != 0
+            {
+                print::warning(&format!(
+                    "other users can read {}: run `chmod 600 {0}`",
+                    file.display()
+                ));
             }
-            (file.display().to_string(), read_keys(file).map_err(unreadable)?)
+            (
+                file.display().to_string(),
+                read_keys(file).map_err(unreadable)?,
+            )
         }
     };
-    text.parse().map_err(|error| UsageError(format!("{source}: {error}")).into())
+    text.parse()
+        .map_err(|error| UsageError(format!("{source}: {error}")).into())
 }

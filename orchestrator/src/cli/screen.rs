@@ -50,7 +50,12 @@ impl Screen {
         status.enable_steady_tick(DRAW_INTERVAL);
         redacted_stderr::set_status(&status);
         let transcript = Transcript::coloured(Palette::for_stderr());
-        Self { output, transcript, status, is_line_open: false }
+        Self {
+            output,
+            transcript,
+            status,
+            is_line_open: false,
+        }
     }
 
     /// Registers the agents that were started before the first shown event.
@@ -68,7 +73,11 @@ impl Screen {
         answer
     }
 
-    pub(super) fn show_event(&mut self, conversation: &ConversationId, event: &Event) -> anyhow::Result<()> {
+    pub(super) fn show_event(
+        &mut self,
+        conversation: &ConversationId,
+        event: &Event,
+    ) -> anyhow::Result<()> {
         match self.output {
             Output::Silent => {}
             Output::Json => print::event(conversation, event)?,
@@ -94,36 +103,64 @@ impl Screen {
             }
             LiveUpdate::OutputGap { action, .. } => self.show_gap(Some(action)),
             LiveUpdate::Start(progress) => self.show_start(&progress),
-            LiveUpdate::Model { agent, progress: LlmProgress::Text(piece) } => {
-                // Only on a terminal, and only for the main agent, because concurrent texts would mix.
+            LiveUpdate::Model {
+                agent,
+                progress: LlmProgress::Text(piece),
+            } => {
+                // Only on a terminal, and only for the main agent, because concurrent texts would
+                // mix.
                 if agent.is_none() && !self.status.is_hidden() {
                     let text = self.transcript.push_answer(&piece);
                     self.show(&text);
                 }
             }
-            LiveUpdate::Model { progress: LlmProgress::Reasoning(_), .. } => {}
             LiveUpdate::Model {
-                progress: LlmProgress::Retrying { attempt, attempts, after, error }, ..
+                progress: LlmProgress::Reasoning(_),
+                ..
+            } => {}
+            LiveUpdate::Model {
+                progress:
+                    LlmProgress::Retrying {
+                        attempt,
+                        attempts,
+                        after,
+                        error,
+                    },
+                ..
             } => {
                 let end = self.transcript.discard_partial_answer();
                 let wait = after.as_secs_f64();
                 let error = print::visible_line(&error.to_string());
-                self.show(&format!("{end}[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"));
+                self.show(&format!(
+                    "{end}[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"
+                ));
             }
         }
     }
 
     pub(super) fn show_start(&mut self, progress: &StartProgress) {
         match progress {
-            StartProgress::Pulling { image, received_bytes, total_bytes } => {
-                let of = total_bytes.map(|total| format!(" of {}", HumanBytes(total))).unwrap_or_default();
-                self.set_status(&format!("pulling {image}: {}{of}", HumanBytes(*received_bytes)));
+            StartProgress::Pulling {
+                image,
+                received_bytes,
+                total_bytes,
+            } => {
+                let of = total_bytes
+                    .map(|total| format!(" of {}", HumanBytes(total)))
+                    .unwrap_or_default();
+                self.set_status(&format!(
+                    "pulling {image}: {}{of}",
+                    HumanBytes(*received_bytes)
+                ));
             }
             StartProgress::Starting => self.set_status("starting the sandbox"),
             StartProgress::Connecting => self.set_status("connecting to the sandbox"),
             StartProgress::Retrying { reason, after } => {
                 let wait = after.as_secs_f64();
-                self.show(&format!("[{}; next try in {wait:.1} s]\n", print::visible_line(reason)));
+                self.show(&format!(
+                    "[{}; next try in {wait:.1} s]\n",
+                    print::visible_line(reason)
+                ));
             }
         }
     }

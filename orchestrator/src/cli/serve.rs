@@ -18,8 +18,8 @@ use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
 use secrecy::ExposeSecret as _;
 use server::{
-    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ProxyNetwork, RequestRate, Server,
-    ServerConfig, TrustedProxies,
+    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ProxyNetwork, RequestRate,
+    Server, ServerConfig, TrustedProxies,
 };
 
 use self::certificate::CertificateArguments;
@@ -46,7 +46,8 @@ On ^C or SIGTERM the server takes no requests any more, waits for the models and
 conversations. Their sandboxes are kept, and commands continue in them. The next start resumes those whose agent was at work, as \
 after a crash. A second ^C ends the waiting.")]
 pub(super) struct ServeArguments {
-    /// Address to listen on; 0.0.0.0:PORT for all networks. A socket that systemd passes is used instead.
+    /// Address to listen on; 0.0.0.0:PORT for all networks. A socket that systemd passes is used
+    /// instead.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:3000", value_parser = parse_listen)]
     listen: SocketAddr,
 
@@ -57,13 +58,14 @@ pub(super) struct ServeArguments {
     #[command(flatten)]
     certificate: CertificateArguments,
 
-    /// URL of programs in sandboxes that listen on a port, with * for PORT-CONVERSATION. By default http://*.localhost, or
-    /// https:// with a certificate, at the port of this server.
+    /// URL of programs in sandboxes that listen on a port, with * for PORT-CONVERSATION. By default
+    /// http://*.localhost, or https:// with a certificate, at the port of this server.
     #[arg(long, value_name = "URL", value_parser = PortHosts::parse)]
     port_url: Option<PortHosts>,
 
-    /// URL at which the other hosts of the same --store reach this one, such as http://10.0.0.5:3000. They forward requests for its
-    /// conversations to it. By default http:// or https:// and the address of --listen, if that is not 0.0.0.0.
+    /// URL at which the other hosts of the same --store reach this one, such as
+    /// http://10.0.0.5:3000. They forward requests for its conversations to it. By default http://
+    /// or https:// and the address of --listen, if that is not 0.0.0.0.
     #[arg(long, value_name = "URL", value_parser = OtherHosts::parse_url)]
     host_url: Option<String>,
 
@@ -71,45 +73,49 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 100, value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     max_running: usize,
 
-    /// Maximum time for which the end of the server waits for models and tool servers that are being called. Their calls are
-    /// repeated or lost if they take longer.
+    /// Maximum time for which the end of the server waits for models and tool servers that are
+    /// being called. Their calls are repeated or lost if they take longer.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration_argument::parse)]
     drain_timeout: Duration,
 
-    /// Path below which all routes are, such as /glovebox, for a reverse proxy that does not remove it.
+    /// Path below which all routes are, such as /glovebox, for a reverse proxy that does not remove
+    /// it.
     #[arg(long, value_name = "PATH", default_value = "/")]
     base_path: BasePath,
 
-    /// Network of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed. Can be repeated.
+    /// Network of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are believed. Can be
+    /// repeated.
     #[arg(long = "trusted-proxy", value_name = "NETWORK")]
     trusted_proxies: Vec<ProxyNetwork>,
 
-    /// Maximum number of requests per second and client before they are delayed, or off. Above twice as many, they are rejected.
+    /// Maximum number of requests per second and client before they are delayed, or off. Above
+    /// twice as many, they are rejected.
     #[arg(long, value_name = "NUMBER", default_value = "10", value_parser = parse_rate)]
     rate_limit: RateLimit,
 
-    /// Folder of a web page to serve on the same address, such as a build of V0's front end. Browsers sign in with the key, on this
-    /// machine at the host glovebox.localhost.
+    /// Folder of a web page to serve on the same address, such as a build of V0's front end.
+    /// Browsers sign in with the key, on this machine at the host glovebox.localhost.
     #[arg(long = "static", value_name = "DIR")]
     page_folder: Option<PathBuf>,
 
-    /// URL of a host, or of a folder at one, from which that page may load scripts, styles, fonts and pictures. Only with --static. Can
-    /// be repeated.
+    /// URL of a host, or of a folder at one, from which that page may load scripts, styles, fonts
+    /// and pictures. Only with --static. Can be repeated.
     #[arg(long = "page-source", value_name = "URL", requires = "page_folder")]
     page_sources: Vec<PageSource>,
 
-    /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses. Without any, a script of this
-    /// program, which needs no key, shows what conversations look like.
+    /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses.
+    /// Without any, a script of this program, which needs no key, shows what conversations look
+    /// like.
     #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
     model: Option<String>,
 
-    /// Network, address, ADDRESS:PORT or host name that users may have models and git providers called at, besides public
-    /// addresses. Can be repeated.
+    /// Network, address, ADDRESS:PORT or host name that users may have models and git providers
+    /// called at, besides public addresses. Can be repeated.
     #[arg(long = "allow-address", value_name = "NETWORK")]
     allowed_addresses: Vec<AddressException>,
 
-    /// API of a git provider for tokens without a host, as NAME=URL with a name of github, gitlab, bitbucket, azure_devops,
-    /// azure_devops_profile. Can be repeated.
+    /// API of a git provider for tokens without a host, as NAME=URL with a name of github, gitlab,
+    /// bitbucket, azure_devops, azure_devops_profile. Can be repeated.
     #[arg(long = "git-api", value_name = "NAME=URL")]
     git_apis: Vec<BaseUrl>,
 
@@ -122,7 +128,8 @@ pub(super) struct ServeArguments {
 struct RateLimit(Option<RequestRate>);
 
 fn parse_listen(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| "expected an address and a port such as 127.0.0.1:3000, not a name")
+    text.parse()
+        .map_err(|_| "expected an address and a port such as 127.0.0.1:3000, not a name")
 }
 
 fn parse_rate(text: &str) -> Result<RateLimit, &'static str> {
@@ -130,7 +137,8 @@ fn parse_rate(text: &str) -> Result<RateLimit, &'static str> {
         return Ok(RateLimit(None));
     }
     let rate = text.parse().ok().and_then(RequestRate::new);
-    rate.map(|rate| RateLimit(Some(rate))).ok_or("expected a number from 1, or off")
+    rate.map(|rate| RateLimit(Some(rate)))
+        .ok_or("expected a number from 1, or off")
 }
 
 /// Built-in agents that users can choose, besides those of the configuration.
@@ -148,7 +156,10 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     }
     let inherited = systemd::inherited_socket()?;
     let overrides = arguments.backend.overrides(overrides);
-    let mut overrides = Overrides { model: arguments.model, ..overrides };
+    let mut overrides = Overrides {
+        model: arguments.model,
+        ..overrides
+    };
     let (mut config, state_dir) = prepare_server(&overrides).await?;
     check(&config, &state_dir, arguments.page_folder.as_deref())?;
     if let Err(HostError::NoModel) = compose::check_model(&config) {
@@ -170,28 +181,55 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         );
     }
     let certificate = arguments.certificate.load()?;
-    let scheme = if certificate.is_some() { "https" } else { "http" };
+    let scheme = if certificate.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let own_url = format!("{scheme}://{address}");
-    let stores =
-        Stores::open_at(&config, &state_dir, host_url(arguments.host_url, address, &own_url)).await?;
-    let served = ServedStore { name: config.store.name(), config_file: config.store.url_file.clone() };
+    let stores = Stores::open_at(
+        &config,
+        &state_dir,
+        host_url(arguments.host_url, address, &own_url),
+    )
+    .await?;
+    let served = ServedStore {
+        name: config.store.name(),
+        config_file: config.store.url_file.clone(),
+    };
     let _served = state_dir.mark_served(&served)?;
     let events = stores.events().await?;
     let unmetered = stores.conversations_of(Arc::clone(&events));
     startup_checks::check_stores(&config, &state_dir, &stores, &unmetered).await?;
     let accounts = stores.accounts().await?;
     if !accounts.users.users().await?.is_empty() {
-        compose::sharing_warnings(&config).iter().for_each(|warning| print::warning(warning));
+        compose::sharing_warnings(&config)
+            .iter()
+            .for_each(|warning| print::warning(warning));
     }
     let addresses = AddressPolicy::new(arguments.allowed_addresses);
     let git = git_client(addresses.clone(), arguments.git_apis)?;
     let configs = user_configs(config, &overrides, addresses)?;
-    let profiles = Arc::new(UserProfiles::new(stores.profiles().await?, Arc::new(configs.clone())));
-    let hangup = if certificate.is_some() { Hangup::Ignored } else { Hangup::Interrupts };
+    let profiles = Arc::new(UserProfiles::new(
+        stores.profiles().await?,
+        Arc::new(configs.clone()),
+    ));
+    let hangup = if certificate.is_some() {
+        Hangup::Ignored
+    } else {
+        Hangup::Interrupts
+    };
     let interrupts = Interrupts::listen_with(hangup)?;
     let pool_stores = stores.clone();
-    let metrics = Metrics::new(configs.models().iter().cloned(), Box::new(move || pool_stores.pool_usage()));
-    let options = HostingOptions { max_running: arguments.max_running, max_running_per_user, close_delay };
+    let metrics = Metrics::new(
+        configs.models().iter().cloned(),
+        Box::new(move || pool_stores.pool_usage()),
+    );
+    let options = HostingOptions {
+        max_running: arguments.max_running,
+        max_running_per_user,
+        close_delay,
+    };
     let choices = choices(&configs);
     let conversations = HostedConversations::new(
         stores.conversations_of(metrics.store(events)),
@@ -207,7 +245,10 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     let key = ServerKey::load(&state_dir)?;
     print_address(&format!("{own_url}{}", arguments.base_path), &key)?;
     if arguments.page_folder.is_some() && address.ip().is_loopback() && certificate.is_none() {
-        print::line(&format!("page: {}", server::page_url(address.port(), &arguments.base_path)))?;
+        print::line(&format!(
+            "page: {}",
+            server::page_url(address.port(), &arguments.base_path)
+        ))?;
     }
     let server_config = ServerConfig {
         key: key.secret,
@@ -219,16 +260,34 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
             .unwrap_or_else(|| PortHosts::localhost(certificate.is_some(), address.port())),
         trusted_proxies: TrustedProxies::new(arguments.trusted_proxies),
         request_rate: arguments.rate_limit.0,
-        other_hosts: stores.takeover_interval().map(|_| other_hosts()).transpose()?,
+        other_hosts: stores
+            .takeover_interval()
+            .map(|_| other_hosts())
+            .transpose()?,
         git,
         metrics,
         page_folder: arguments.page_folder,
         page_sources: arguments.page_sources,
     };
-    let server =
-        Server::new(Arc::clone(&conversations), profiles, accounts.users, accounts.audit, server_config);
+    let server = Server::new(
+        Arc::clone(&conversations),
+        profiles,
+        accounts.users,
+        accounts.audit,
+        server_config,
+    );
     let drain_timeout = arguments.drain_timeout;
-    Serving { server, listener, certificate, conversations, stores, interrupts, drain_timeout }.run().await
+    Serving {
+        server,
+        listener,
+        certificate,
+        conversations,
+        stores,
+        interrupts,
+        drain_timeout,
+    }
+    .run()
+    .await
 }
 
 /// Returns where other hosts reach this one. `None` if it is unknown.
@@ -237,8 +296,9 @@ fn host_url(given: Option<String>, address: SocketAddr, own_url: &str) -> Option
 }
 
 fn other_hosts() -> anyhow::Result<OtherHosts> {
-    OtherHosts::new()
-        .map_err(|error| anyhow::anyhow!(error).context("cannot configure the client of other hosts"))
+    OtherHosts::new().map_err(|error| {
+        anyhow::anyhow!(error).context("cannot configure the client of other hosts")
+    })
 }
 
 /// Prints the address, and a key that this process has generated, or where an earlier one is.
@@ -247,7 +307,10 @@ fn print_address(url: &str, key: &ServerKey) -> anyhow::Result<()> {
     let text = match &key.source {
         KeySource::NewFile(file) => {
             let secret = key.secret.expose_secret();
-            format!("key: {secret}\n(printed only this time; it is in {})", file.display())
+            format!(
+                "key: {secret}\n(printed only this time; it is in {})",
+                file.display()
+            )
         }
         KeySource::File(file) => format!("key: as before, in {}", file.display()),
         KeySource::Variable(name) => format!("key: from {name}"),
@@ -255,8 +318,8 @@ fn print_address(url: &str, key: &ServerKey) -> anyhow::Result<()> {
     Ok(print::line(&text)?)
 }
 
-/// Reports errors of the configuration now, not for each conversation. Creates the secret of sandboxes, which an operator of several
-/// hosts copies.
+/// Reports errors of the configuration now, not for each conversation. Creates the secret of
+/// sandboxes, which an operator of several hosts copies.
 fn check(config: &Config, state_dir: &StateDir, page_folder: Option<&Path>) -> anyhow::Result<()> {
     state_dir.check_writable()?;
     compose::agent(config)?;
@@ -273,8 +336,14 @@ fn check_page(folder: &Path) -> Result<(), UsageError> {
     let page = folder.join("index.html");
     match page.metadata() {
         Ok(metadata) if metadata.is_file() => Ok(()),
-        Ok(_) => Err(UsageError(format!("--static: {} is not a file", page.display()))),
-        Err(error) => Err(UsageError(format!("--static: cannot read {}: {error}", page.display()))),
+        Ok(_) => Err(UsageError(format!(
+            "--static: {} is not a file",
+            page.display()
+        ))),
+        Err(error) => Err(UsageError(format!(
+            "--static: cannot read {}: {error}",
+            page.display()
+        ))),
     }
 }
 
@@ -284,10 +353,19 @@ fn user_configs(
     overrides: &Overrides,
     addresses: AddressPolicy,
 ) -> anyhow::Result<UserConfigs> {
-    let names = BUILT_IN_AGENTS.iter().map(|name| (*name).to_owned()).chain(operators.team.keys().cloned());
+    let names = BUILT_IN_AGENTS
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(operators.team.keys().cloned());
     let load = |name| -> anyhow::Result<Config> {
-        let config = trusted_config::load(&Overrides { agent: Some(name), ..overrides.clone() })?;
-        Ok(Config { runtime: operators.runtime, ..config })
+        let config = trusted_config::load(&Overrides {
+            agent: Some(name),
+            ..overrides.clone()
+        })?;
+        Ok(Config {
+            runtime: operators.runtime,
+            ..config
+        })
     };
     let others = names.map(load).collect::<anyhow::Result<_>>()?;
     Ok(UserConfigs::new(operators, others, addresses))
@@ -298,7 +376,12 @@ fn git_client(addresses: AddressPolicy, apis: Vec<BaseUrl>) -> anyhow::Result<Gi
     let mut urls = BaseUrls::default();
     apis.into_iter().for_each(|api| urls.set(api));
     let tls = tls::http_client("https").context("cannot set up TLS for git providers")?;
-    Ok(GitClient::new(tls, addresses, urls, RequestLimits::default())?)
+    Ok(GitClient::new(
+        tls,
+        addresses,
+        urls,
+        RequestLimits::default(),
+    )?)
 }
 
 /// Values of settings that clients can choose.

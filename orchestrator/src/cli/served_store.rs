@@ -5,22 +5,31 @@ use crate::compose::{self, ServedStore, StateDir};
 use crate::config::{Config, Overrides, StoreSettings};
 use crate::redacted_stderr;
 
-/// Opens the state folder of a command for the server's users or data. If the server of that folder uses another store, so does the
-/// command, unless the user has named one; if it cannot, it warns.
-pub(super) fn open_state_of_server(config: &mut Config, overrides: &Overrides) -> anyhow::Result<StateDir> {
+/// Opens the state folder of a command for the server's users or data. If the server of that folder
+/// uses another store, so does the command, unless the user has named one; if it cannot, it warns.
+pub(super) fn open_state_of_server(
+    config: &mut Config,
+    overrides: &Overrides,
+) -> anyhow::Result<StateDir> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let own = config.store.name();
     let Some(served) = state_dir.served_store().filter(|served| served.name != own) else {
         return Ok(state_dir);
     };
     let ServedStore { name, config_file } = &served;
-    let is_chosen = overrides.store.is_some() || overrides.blobs.is_some() || overrides.config_file.is_some();
+    let is_chosen =
+        overrides.store.is_some() || overrides.blobs.is_some() || overrides.config_file.is_some();
     match find(&served, overrides).filter(|_| !is_chosen) {
         Some(store) => {
             config.store = store;
             redacted_stderr::set_redactor(compose::redactor(config)?);
-            let file = config_file.as_ref().map(|file| file.display().to_string()).unwrap_or_default();
-            print::note(&format!("using {name}, the store of the running server, from {file}\n"));
+            let file = config_file
+                .as_ref()
+                .map(|file| file.display().to_string())
+                .unwrap_or_default();
+            print::note(&format!(
+                "using {name}, the store of the running server, from {file}\n"
+            ));
         }
         None => print::warning(&format!(
             "the server of this state folder uses {name}, this command {own}: give it the server's --store or --config-file"
@@ -29,10 +38,13 @@ pub(super) fn open_state_of_server(config: &mut Config, overrides: &Overrides) -
     Ok(state_dir)
 }
 
-/// Reads the address of the store from the configuration file of the server. `None` if that cannot be read, or the server has the
-/// address from elsewhere.
+/// Reads the address of the store from the configuration file of the server. `None` if that cannot
+/// be read, or the server has the address from elsewhere.
 fn find(served: &ServedStore, overrides: &Overrides) -> Option<StoreSettings> {
-    let overrides = Overrides { config_file: Some(served.config_file.clone()?), ..overrides.clone() };
+    let overrides = Overrides {
+        config_file: Some(served.config_file.clone()?),
+        ..overrides.clone()
+    };
     let store = trusted_config::load(&overrides).ok()?.store;
     (store.name() == served.name).then_some(store)
 }

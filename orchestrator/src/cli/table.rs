@@ -21,14 +21,25 @@ fn text<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
     let head = head.map(str::to_owned);
     let lines: Vec<[String; N]> = std::iter::once(&head)
         .chain(rows)
-        .map(|row| row.clone().map(|cell| print::for_terminal(&cell).replace(['\n', '\t'], " ")))
+        .map(|row| {
+            row.clone()
+                .map(|cell| print::for_terminal(&cell).replace(['\n', '\t'], " "))
+        })
         .collect();
     let width = |column: usize| {
-        lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
+        lines
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..N).map(width).collect();
     let line = |line: &[String; N]| {
-        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
         format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     lines.iter().map(line).collect()
@@ -40,15 +51,25 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_longest_cell() {
-        let rows = [["box".into(), "docker".into()], ["a-long-name".into(), "\u{1b}[31mx\ny".into()]];
-        assert_eq!(text(["NAME", "AT"], &rows), "NAME         AT\nbox          docker\na-long-name  x y\n");
+        let rows = [
+            ["box".into(), "docker".into()],
+            ["a-long-name".into(), "\u{1b}[31mx\ny".into()],
+        ];
+        assert_eq!(
+            text(["NAME", "AT"], &rows),
+            "NAME         AT\nbox          docker\na-long-name  x y\n"
+        );
     }
 
     #[test]
     fn age_is_shown_with_one_unit() {
-        for (seconds, shown) in
-            [(-5, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (864_000, "10 d")]
-        {
+        for (seconds, shown) in [
+            (-5, "0 s"),
+            (119, "119 s"),
+            (120, "2 min"),
+            (7_200, "2 h"),
+            (864_000, "10 d"),
+        ] {
             assert_eq!(age(seconds), shown);
         }
     }

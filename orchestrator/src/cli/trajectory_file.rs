@@ -1,7 +1,8 @@
 //! The file that a conversation's trajectory is saved to.
 //!
-//! It may be in the workspace, where a program in the sandbox can replace it by a link. So the file, or the folder of a new
-//! one, is opened before the sandbox is created, and its path is not resolved again.
+//! It may be in the workspace, where a program in the sandbox can replace it by a link. So the
+//! file, or the folder of a new one, is opened before the sandbox is created, and its path is not
+//! resolved again.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -34,18 +35,29 @@ enum Target {
 }
 
 impl TrajectoryFile {
-    /// Opens the file at `path`, or the folder of a new file. If `path` is a folder, the file is named by the conversation's id.
-    /// Creates missing folders. Fails if the trajectory could not be saved.
+    /// Opens the file at `path`, or the folder of a new file. If `path` is a folder, the file is
+    /// named by the conversation's id. Creates missing folders. Fails if the trajectory could not
+    /// be saved.
     pub(super) fn open(path: &Path, id: &ConversationId) -> io::Result<Self> {
         if is_stream(path) {
             let flags = OFlags::NONBLOCK.bits().cast_signed();
-            let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+            let file = OpenOptions::new()
+                .write(true)
+                .custom_flags(flags)
+                .open(path)?;
             fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
-            return Ok(Self { path: path.to_owned(), target: Target::Existing(file) });
+            return Ok(Self {
+                path: path.to_owned(),
+                target: Target::Existing(file),
+            });
         }
         let is_folder = matches!(NamedPath::resolve(path), Ok(NamedPath::Folder(_)))
             || path.as_os_str().as_encoded_bytes().ends_with(b"/");
-        let path = if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() };
+        let path = if is_folder {
+            path.join(format!("{id}.json"))
+        } else {
+            path.to_owned()
+        };
         let target = match NamedPath::resolve_new(&path)? {
             NamedPath::Folder(_) => return Err(io::ErrorKind::IsADirectory.into()),
             NamedPath::Existing { node, .. } => {
@@ -80,10 +92,15 @@ impl TrajectoryFile {
             Target::New { folder, name } => {
                 let folder = untrusted_folder::path_of(&folder);
                 let readable = fs::Permissions::from_mode(0o666); // less the umask
-                let mut draft = tempfile::Builder::new().permissions(readable).tempfile_in(&folder)?;
+                let mut draft = tempfile::Builder::new()
+                    .permissions(readable)
+                    .tempfile_in(&folder)?;
                 draft.write_all(text.as_bytes())?;
                 // Replaces a link of that name instead of following it.
-                draft.persist(folder.join(name)).map(drop).map_err(|error| error.error)
+                draft
+                    .persist(folder.join(name))
+                    .map(drop)
+                    .map_err(|error| error.error)
             }
         }
     }
@@ -91,20 +108,36 @@ impl TrajectoryFile {
 
 /// Whether a path is a stream of this process, which is a link.
 fn is_stream(path: &Path) -> bool {
-    ["/dev/stdout", "/dev/stderr"].iter().any(|stream| path == Path::new(stream))
+    ["/dev/stdout", "/dev/stderr"]
+        .iter()
+        .any(|stream| path == Path::new(stream))
         || path.parent() == Some(Path::new("/dev/fd"))
 }
 
 /// Opens the configured file. `None` if none is configured.
-pub(super) fn prepare(config: &Config, id: &ConversationId) -> anyhow::Result<Option<TrajectoryFile>> {
-    config.save_trajectory.as_deref().map(|path| open(path, id)).transpose()
+pub(super) fn prepare(
+    config: &Config,
+    id: &ConversationId,
+) -> anyhow::Result<Option<TrajectoryFile>> {
+    config
+        .save_trajectory
+        .as_deref()
+        .map(|path| open(path, id))
+        .transpose()
 }
 
 /// Opens a file that the user named, in a folder that exists.
-pub(super) fn open_in_existing_folder(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
+pub(super) fn open_in_existing_folder(
+    path: &Path,
+    id: &ConversationId,
+) -> anyhow::Result<TrajectoryFile> {
     // With a slash at its end, it is the folder of the file.
     let is_folder = path.as_os_str().as_encoded_bytes().ends_with(b"/");
-    let file = if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() };
+    let file = if is_folder {
+        path.join(format!("{id}.json"))
+    } else {
+        path.to_owned()
+    };
     target_folder::folder_of(&file)?;
     open(path, id)
 }
@@ -112,7 +145,11 @@ pub(super) fn open_in_existing_folder(path: &Path, id: &ConversationId) -> anyho
 /// Opens the file, and creates missing folders, as V0 does.
 fn open(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
     TrajectoryFile::open(path, id).map_err(|error| {
-        UsageError(format!("cannot save the trajectory to {}: {error}", path.display())).into()
+        UsageError(format!(
+            "cannot save the trajectory to {}: {error}",
+            path.display()
+        ))
+        .into()
     })
 }
 
@@ -134,7 +171,9 @@ pub(super) async fn to_text(
     id: &ConversationId,
     with_screenshots: bool,
 ) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(&conversations.export(id, with_screenshots).await?)?)
+    Ok(serde_json::to_string_pretty(
+        &conversations.export(id, with_screenshots).await?,
+    )?)
 }
 
 #[cfg(test)]
@@ -161,7 +200,10 @@ mod tests {
         }
         for planted in ["old", "in/link/new"] {
             symlink(path("elsewhere"), path("in/link")).ok();
-            assert!(open(&path(planted)).is_err(), "{planted}: a link of an earlier run");
+            assert!(
+                open(&path(planted)).is_err(),
+                "{planted}: a link of an earlier run"
+            );
         }
         fs::rename(path("in"), path("out")).unwrap();
         symlink(path("elsewhere"), path("in")).unwrap();
@@ -188,7 +230,10 @@ mod tests {
     fn fifo_without_a_reader_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let fifo = folder.path().join("fifo");
-        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap();
         assert!(made.success());
         assert!(open(&fifo).is_err());
     }

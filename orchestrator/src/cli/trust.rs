@@ -27,8 +27,8 @@ pub(super) struct TrustArguments {
 #[derive(Debug, clap::Args)]
 #[group(multiple = false)]
 struct OtherOperation {
-    /// Deny trust, and do not ask again: only keys that grant nothing take effect. Runs that need a denied policy, or a denied
-    /// file that the sandbox can write, are refused.
+    /// Deny trust, and do not ask again: only keys that grant nothing take effect. Runs that need a
+    /// denied policy, or a denied file that the sandbox can write, are refused.
     #[arg(long)]
     deny: bool,
 
@@ -43,23 +43,36 @@ struct OtherOperation {
 
 pub(super) fn run(arguments: &TrustArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     // The file of the current folder may be invalid.
-    let mut store =
-        trusted_config::load(&Overrides { without_folder_file: true, ..overrides.clone() })?.trust;
+    let mut store = trusted_config::load(&Overrides {
+        without_folder_file: true,
+        ..overrides.clone()
+    })?
+    .trust;
     let TrustArguments { path, operation } = arguments;
     if operation.list {
         for decision in store.decisions() {
-            print::line(&format!("{}\t{}", name(decision.verdict), print::for_terminal(&decision.path)))?;
+            print::line(&format!(
+                "{}\t{}",
+                name(decision.verdict),
+                print::for_terminal(&decision.path)
+            ))?;
         }
     } else if operation.revoke {
         let absolute = path.canonicalize().or_else(|_| std::path::absolute(path))?;
         if !store.revoke(&absolute)? {
-            return Err(UsageError(format!("there is no decision about {}", absolute.display())).into());
+            return Err(
+                UsageError(format!("there is no decision about {}", absolute.display())).into(),
+            );
         }
     } else {
         let unreadable = |error| UsageError(format!("cannot read {}: {error}", path.display()));
         let content = input_file::read_found(path, MAX_SETTINGS_LENGTH).map_err(unreadable)?;
         let file = Fingerprint::new(path, &content).map_err(unreadable)?;
-        let verdict = if operation.deny { Verdict::Denied } else { Verdict::Trusted };
+        let verdict = if operation.deny {
+            Verdict::Denied
+        } else {
+            Verdict::Trusted
+        };
         trusted_config::store_decision(&mut store, &file, verdict)?;
         print::note(&format!(
             "{}: {}\n",

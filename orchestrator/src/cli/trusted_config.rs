@@ -20,8 +20,12 @@ const MAX_KEY_CHARS: usize = 64;
 pub(super) fn load_and_ask(overrides: &Overrides) -> anyhow::Result<Config> {
     loop {
         let mut config = load(overrides)?;
-        let undecided: Vec<_> =
-            config.restricted.iter().filter_map(RestrictedFile::undecided).cloned().collect();
+        let undecided: Vec<_> = config
+            .restricted
+            .iter()
+            .filter_map(RestrictedFile::undecided)
+            .cloned()
+            .collect();
         if undecided.is_empty() {
             return Ok(config);
         }
@@ -72,8 +76,12 @@ pub(super) fn store_decision(
     if let Some(folder) = store.path().parent() {
         StateDir::open(folder)?;
     }
-    let failed =
-        |error| UsageError(format!("cannot store the decision about {}: {error}", file.path.display()));
+    let failed = |error| {
+        UsageError(format!(
+            "cannot store the decision about {}: {error}",
+            file.path.display()
+        ))
+    };
     Ok(store.decide(file, verdict).map_err(failed)?)
 }
 
@@ -90,14 +98,20 @@ fn ask_user(file: &UndecidedFile) -> Option<Verdict> {
     };
     let denial = match &file.reason {
         TrustReason::Keys(_) => "use its other keys",
-        TrustReason::Policy | TrustReason::WritableBySandbox => "refuse this and later runs with it",
+        TrustReason::Policy | TrustReason::WritableBySandbox => {
+            "refuse this and later runs with it"
+        }
     };
     let question = format!(
         "{} {}.\n{danger}Trust the file until it changes?\n[y]es, [n]o ({denial}), or Enter to cancel: ",
         print::for_terminal(&file.file.path.display().to_string()),
         statement(&file.reason)
     );
-    match terminal_input::ask(&question).ok()?.to_ascii_lowercase().as_str() {
+    match terminal_input::ask(&question)
+        .ok()?
+        .to_ascii_lowercase()
+        .as_str()
+    {
         "y" | "yes" => Some(Verdict::Trusted),
         "n" | "no" => Some(Verdict::Denied),
         _ => None,
@@ -132,10 +146,18 @@ fn statement(reason: &TrustReason) -> String {
 fn key_names(keys: &[String]) -> String {
     let name = |key: &String| {
         let shown: String = key.chars().take(MAX_KEY_CHARS).collect();
-        format!("{}{}", shown.escape_debug(), if shown == *key { "" } else { "…" })
+        format!(
+            "{}{}",
+            shown.escape_debug(),
+            if shown == *key { "" } else { "…" }
+        )
     };
     let names: Vec<_> = keys.iter().take(MAX_NAMED_KEYS).map(name).collect();
     let more = keys.len().saturating_sub(MAX_NAMED_KEYS);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     format!("{}{more}", names.join(", "))
 }

@@ -74,7 +74,9 @@ pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyh
 
 async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<()> {
     let accounts = match command {
-        UserCommand::Ls { .. } | UserCommand::Key(KeyCommand::Ls { .. }) => stores.accounts_to_read().await?,
+        UserCommand::Ls { .. } | UserCommand::Key(KeyCommand::Ls { .. }) => {
+            stores.accounts_to_read().await?
+        }
         _ => None,
     };
     let accounts = match accounts {
@@ -84,11 +86,17 @@ async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<()> {
     let users = Users::new(Arc::clone(&accounts.users));
     let record = |action| accounts.record_command(action);
     match command {
-        UserCommand::Add { name, restore: true } => {
+        UserCommand::Add {
+            name,
+            restore: true,
+        } => {
             users.restore(&name).await?;
             record(format!("user restore {name}")).await?;
         }
-        UserCommand::Add { name, restore: false } => {
+        UserCommand::Add {
+            name,
+            restore: false,
+        } => {
             add(&users, &name).await?;
             record(format!("user add {name}")).await?;
         }
@@ -120,8 +128,12 @@ async fn add(users: &Users, name: &UserId) -> anyhow::Result<()> {
 async fn list(users: &Users, as_json: bool) -> anyhow::Result<()> {
     let (all, keys) = (users.list().await?, users.keys(None).await?);
     let key_count = |name: &UserId| keys.iter().filter(|key| key.user == *name).count();
-    let last_used =
-        |name: &UserId| keys.iter().filter(|key| key.user == *name).filter_map(|key| key.last_used_at).max();
+    let last_used = |name: &UserId| {
+        keys.iter()
+            .filter(|key| key.user == *name)
+            .filter_map(|key| key.last_used_at)
+            .max()
+    };
     if as_json {
         let rows = all.iter().map(|user| {
             json!({
@@ -133,9 +145,17 @@ async fn list(users: &Users, as_json: bool) -> anyhow::Result<()> {
     } else {
         let rows = all.iter().map(|user| {
             let last = last_used(&user.name).map_or_else(|| "never".to_owned(), age);
-            [user.name.to_string(), age(user.created_at), key_count(&user.name).to_string(), last]
+            [
+                user.name.to_string(),
+                age(user.created_at),
+                key_count(&user.name).to_string(),
+                last,
+            ]
         });
-        table::print(["NAME", "AGE", "KEYS", "LAST USED"], &rows.collect::<Vec<_>>())?;
+        table::print(
+            ["NAME", "AGE", "KEYS", "LAST USED"],
+            &rows.collect::<Vec<_>>(),
+        )?;
     }
     Ok(())
 }
@@ -156,7 +176,9 @@ async fn remove_settings(name: &UserId, stores: &Stores) -> anyhow::Result<()> {
 /// Returns a time, given in seconds since the Unix epoch, as text.
 fn date(seconds: u64) -> Option<String> {
     let seconds = i64::try_from(seconds).ok()?;
-    Timestamp::from_second(seconds).ok().map(|time| time.to_string())
+    Timestamp::from_second(seconds)
+        .ok()
+        .map(|time| time.to_string())
 }
 
 /// Returns the age of a time, given in seconds since the Unix epoch.

@@ -1,4 +1,5 @@
-//! Records whether the output of a program in a sandbox could be written: the reader of a pipe may exit, or the disk be full.
+//! Records whether the output of a program in a sandbox could be written: the reader of a pipe may
+//! exit, or the disk be full.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -35,9 +36,14 @@ impl WriteStatus {
         }
     }
 
-    /// Returns the exit that a write error causes. `None` if all writes succeeded. Must also be called after the last write.
+    /// Returns the exit that a write error causes. `None` if all writes succeeded. Must also be
+    /// called after the last write.
     pub(super) fn failure(&self) -> Option<anyhow::Result<Exit>> {
-        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let error = self
+            .error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take()?;
         Some(match error.kind() {
             io::ErrorKind::BrokenPipe => Ok(Exit::OfCommand(BROKEN_PIPE)),
             _ => Err(anyhow::Error::new(error).context("cannot write to standard output")),

@@ -16,7 +16,10 @@ pub(crate) struct Accounts {
 impl Accounts {
     pub(super) fn new(store: impl AccountStore + AuditStore + 'static) -> Self {
         let store = Arc::new(store);
-        Self { users: store.clone(), audit: store }
+        Self {
+            users: store.clone(),
+            audit: store,
+        }
     }
 
     pub(super) fn of_file(opened: Result<SqliteAccounts, OpenError>) -> anyhow::Result<Self> {

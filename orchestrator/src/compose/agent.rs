@@ -21,18 +21,26 @@ pub(crate) fn agent(config: &Config) -> anyhow::Result<Arc<dyn Agent>> {
     if config.agent.is_dummy() {
         return Ok(Arc::new(DummyAgent));
     }
-    let declares_risk =
-        security_analyzer(&config.security)?.is_some_and(|analyzer| analyzer.requires_declared_risk());
-    Ok(Arc::new(CodeActAgent { definition, command_timeout: config.command_timeout, declares_risk }))
+    let declares_risk = security_analyzer(&config.security)?
+        .is_some_and(|analyzer| analyzer.requires_declared_risk());
+    Ok(Arc::new(CodeActAgent {
+        definition,
+        command_timeout: config.command_timeout,
+        declares_risk,
+    }))
 }
 
-/// Microagents of the user's own folders, secrets' names and facts about the sandbox. Glovebox's folder wins over V0's.
-/// `None` if the agent's prompt has no extensions.
+/// Microagents of the user's own folders, secrets' names and facts about the sandbox. Glovebox's
+/// folder wins over V0's. `None` if the agent's prompt has no extensions.
 pub(crate) fn memory(config: &Config) -> Option<Memory> {
     if !config.agent.has_prompt_extensions {
         return None;
     }
-    let v0 = config.host.home.iter().map(|home| home.join(".openhands/microagents"));
+    let v0 = config
+        .host
+        .home
+        .iter()
+        .map(|home| home.join(".openhands/microagents"));
     let mut files = Vec::new();
     for folder in v0.chain([config.state_dir.join("microagents")]) {
         collect(&folder, "", 0, &mut files);
@@ -52,10 +60,12 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
     )
 }
 
-/// Collects microagents. Skips files that cannot be read, because they may belong to another user. Follows links to files,
-/// but not to folders, because those may form a cycle.
+/// Collects microagents. Skips files that cannot be read, because they may belong to another user.
+/// Follows links to files, but not to folders, because those may form a cycle.
 fn collect(folder: &Path, relative_path: &str, depth: usize, files: &mut Vec<KnowledgeFile>) {
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
     let mut entries: Vec<_> = entries.flatten().collect();
     entries.sort_by_key(DirEntry::file_name);
     for entry in entries {
@@ -70,10 +80,16 @@ fn collect(folder: &Path, relative_path: &str, depth: usize, files: &mut Vec<Kno
             && files.len() <= MAX_KNOWLEDGE_FILES
         {
             let mut content = Vec::new();
-            let read = File::open(&path)
-                .and_then(|file| file.take(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1).read_to_end(&mut content));
+            let read = File::open(&path).and_then(|file| {
+                file.take(MAX_KNOWLEDGE_FILE_BYTES as u64 + 1)
+                    .read_to_end(&mut content)
+            });
             if read.is_ok() {
-                files.push(KnowledgeFile { path: path.display().to_string(), relative_path, content });
+                files.push(KnowledgeFile {
+                    path: path.display().to_string(),
+                    relative_path,
+                    content,
+                });
             }
         }
     }

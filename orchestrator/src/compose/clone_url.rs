@@ -20,7 +20,8 @@ pub(crate) struct ChosenRepository {
     pub(crate) provider: Option<GitProvider>,
 }
 
-/// Returns the URL of a repository. A name without a provider is that of the only provider with a token, else GitHub's.
+/// Returns the URL of a repository. A name without a provider is that of the only provider with a
+/// token, else GitHub's.
 pub(crate) fn choose(
     repository: &str,
     provider: Option<GitProvider>,
@@ -28,18 +29,28 @@ pub(crate) fn choose(
 ) -> Result<ChosenRepository, UsageError> {
     let repository = repository.trim();
     if repository.contains(':') || repository.starts_with('/') {
-        return Ok(ChosenRepository { url: repository.to_owned(), provider });
+        return Ok(ChosenRepository {
+            url: repository.to_owned(),
+            provider,
+        });
     }
     let provider = match provider {
         Some(provider) => provider,
-        None if tokens.is_empty() || tokens.contains_key(&GitProvider::GitHub) => GitProvider::GitHub,
+        None if tokens.is_empty() || tokens.contains_key(&GitProvider::GitHub) => {
+            GitProvider::GitHub
+        }
         None => match tokens.keys().collect::<Vec<_>>()[..] {
             [provider] => *provider,
             _ => return refuse("names no git_provider, and there are tokens of several"),
         },
     };
-    let host = tokens.get(&provider).and_then(|token| token.host.as_deref());
-    Ok(ChosenRepository { url: clone_url(provider, host, repository)?, provider: Some(provider) })
+    let host = tokens
+        .get(&provider)
+        .and_then(|token| token.host.as_deref());
+    Ok(ChosenRepository {
+        url: clone_url(provider, host, repository)?,
+        provider: Some(provider),
+    })
 }
 
 fn clone_url(provider: GitProvider, host: Option<&str>, name: &str) -> Result<String, UsageError> {
@@ -52,12 +63,21 @@ fn clone_url(provider: GitProvider, host: Option<&str>, name: &str) -> Result<St
     let at = |own| host.map_or(own, server);
     match (provider, &encoded.split('/').collect::<Vec<_>>()[..]) {
         (GitProvider::GitHub, [_, _]) => Ok(format!("https://{}/{encoded}.git", at("github.com"))),
-        (GitProvider::GitLab, [_, _, ..]) => Ok(format!("https://{}/{encoded}.git", at("gitlab.com"))),
-        (GitProvider::Bitbucket, [_, _]) => Ok(format!("https://{}/{encoded}.git", at("bitbucket.org"))),
+        (GitProvider::GitLab, [_, _, ..]) => {
+            Ok(format!("https://{}/{encoded}.git", at("gitlab.com")))
+        }
+        (GitProvider::Bitbucket, [_, _]) => {
+            Ok(format!("https://{}/{encoded}.git", at("bitbucket.org")))
+        }
         (GitProvider::AzureDevOps, [organization, project, name]) => {
             // The host may be only the organization.
-            let host = host.map(host_name).filter(|host| host.contains('.')).unwrap_or("dev.azure.com");
-            Ok(format!("https://{host}/{organization}/{project}/_git/{name}"))
+            let host = host
+                .map(host_name)
+                .filter(|host| host.contains('.'))
+                .unwrap_or("dev.azure.com");
+            Ok(format!(
+                "https://{host}/{organization}/{project}/_git/{name}"
+            ))
         }
         (GitProvider::EnterpriseSso, _) => refuse("is at a provider without repositories"),
         (GitProvider::AzureDevOps, _) => refuse("must be organization/project/name"),
@@ -68,14 +88,18 @@ fn clone_url(provider: GitProvider, host: Option<&str>, name: &str) -> Result<St
 /// Returns the host of a token, with the path below which it serves.
 fn server(host: &str) -> &str {
     let host = host.trim();
-    host.split_once("://").map_or(host, |(_, rest)| rest).trim_end_matches('/')
+    host.split_once("://")
+        .map_or(host, |(_, rest)| rest)
+        .trim_end_matches('/')
 }
 
 fn is_segment(segment: &str) -> bool {
     !matches!(segment, "" | "." | "..")
         && !segment.starts_with('-')
         && segment.trim() == segment
-        && segment.chars().all(|character| character.is_alphanumeric() || " ._-~+".contains(character))
+        && segment
+            .chars()
+            .all(|character| character.is_alphanumeric() || " ._-~+".contains(character))
 }
 
 fn refuse<T>(problem: &str) -> Result<T, UsageError> {
@@ -92,28 +116,67 @@ mod tests {
             user_id: None,
             host: host.map(str::to_owned),
         };
-        hosts.iter().map(|(provider, host)| (*provider, token(*host))).collect()
+        hosts
+            .iter()
+            .map(|(provider, host)| (*provider, token(*host)))
+            .collect()
     }
 
     #[test]
     fn name_leads_to_the_host_of_its_provider() {
         use GitProvider::*;
         for (provider, host, name, url) in [
-            (GitHub, None, "acme/.github", "https://github.com/acme/.github.git"),
-            (GitHub, Some("https://git.example.com/"), "acme/app", "https://git.example.com/acme/app.git"),
-            (GitLab, None, "group/sub/app", "https://gitlab.com/group/sub/app.git"),
-            (GitLab, Some("example.com:8443/git"), "a/b", "https://example.com:8443/git/a/b.git"),
-            (Bitbucket, None, "acme/app", "https://bitbucket.org/acme/app.git"),
+            (
+                GitHub,
+                None,
+                "acme/.github",
+                "https://github.com/acme/.github.git",
+            ),
+            (
+                GitHub,
+                Some("https://git.example.com/"),
+                "acme/app",
+                "https://git.example.com/acme/app.git",
+            ),
+            (
+                GitLab,
+                None,
+                "group/sub/app",
+                "https://gitlab.com/group/sub/app.git",
+            ),
+            (
+                GitLab,
+                Some("example.com:8443/git"),
+                "a/b",
+                "https://example.com:8443/git/a/b.git",
+            ),
+            (
+                Bitbucket,
+                None,
+                "acme/app",
+                "https://bitbucket.org/acme/app.git",
+            ),
             (
                 AzureDevOps,
                 Some("acme"),
                 "acme/my project/app",
                 "https://dev.azure.com/acme/my%20project/_git/app",
             ),
-            (AzureDevOps, Some("devops.example.com/c"), "c/p/app", "https://devops.example.com/c/p/_git/app"),
+            (
+                AzureDevOps,
+                Some("devops.example.com/c"),
+                "c/p/app",
+                "https://devops.example.com/c/p/_git/app",
+            ),
         ] {
             let found = choose(name, Some(provider), &tokens(&[(provider, host)])).unwrap();
-            assert_eq!(found, ChosenRepository { url: url.to_owned(), provider: Some(provider) });
+            assert_eq!(
+                found,
+                ChosenRepository {
+                    url: url.to_owned(),
+                    provider: Some(provider)
+                }
+            );
         }
     }
 
@@ -122,7 +185,10 @@ mod tests {
         use GitProvider::*;
         let provider = |given: &[GitProvider]| {
             let given: Vec<_> = given.iter().map(|provider| (*provider, None)).collect();
-            choose("a/b", None, &tokens(&given)).map(|chosen| chosen.provider).ok().flatten()
+            choose("a/b", None, &tokens(&given))
+                .map(|chosen| chosen.provider)
+                .ok()
+                .flatten()
         };
         assert_eq!(provider(&[]), Some(GitHub));
         assert_eq!(provider(&[GitLab]), Some(GitLab));
@@ -134,7 +200,13 @@ mod tests {
     fn url_is_used_as_it_is() {
         for url in ["https://h/a/b", "file:///srv/p", "/srv/p", "git@h:a/b.git"] {
             let found = choose(url, None, &tokens(&[(GitProvider::GitLab, None)])).unwrap();
-            assert_eq!(found, ChosenRepository { url: url.to_owned(), provider: None });
+            assert_eq!(
+                found,
+                ChosenRepository {
+                    url: url.to_owned(),
+                    provider: None
+                }
+            );
         }
     }
 
@@ -153,7 +225,10 @@ mod tests {
             (AzureDevOps, "a/b"),
             (EnterpriseSso, "a/b"),
         ] {
-            assert!(choose(name, Some(provider), &tokens(&[])).is_err(), "{name}");
+            assert!(
+                choose(name, Some(provider), &tokens(&[])).is_err(),
+                "{name}"
+            );
         }
     }
 }

@@ -17,10 +17,12 @@ use crate::config::{Config, Overrides, UnknownRuntime};
 use crate::exit::UsageError;
 use crate::{untrusted_folder, workspace};
 
-/// Maximum number of concurrent copies of workspaces: each has a blocking thread and up to 260 descriptors.
+/// Maximum number of concurrent copies of workspaces: each has a blocking thread and up to 260
+/// descriptors.
 static COPIES: Semaphore = Semaphore::const_new(4);
 
-/// Converts an error for the application layer, which distinguishes those that the user can correct.
+/// Converts an error for the application layer, which distinguishes those that the user can
+/// correct.
 pub(crate) fn host_error(error: anyhow::Error) -> HostError {
     match error.downcast::<UsageError>() {
         Ok(UsageError(text)) => HostError::Refused(text),
@@ -36,11 +38,16 @@ impl Workspaces for StateDir {
         recorded: Option<&str>,
         to: &ConversationId,
     ) -> Result<Option<String>, HostError> {
-        let Some(own) = self.workspace_in_log(from, recorded) else { return Ok(None) };
-        workspace::check_not_replaced("workspace", &own).map_err(|error| host_error(error.into()))?;
+        let Some(own) = self.workspace_in_log(from, recorded) else {
+            return Ok(None);
+        };
+        workspace::check_not_replaced("workspace", &own)
+            .map_err(|error| host_error(error.into()))?;
         let copy = self.workspace(to).map_err(host_error)?;
         if own.exists() {
-            copy_workspace(own, copy.clone()).await.map_err(host_error)?;
+            copy_workspace(own, copy.clone())
+                .await
+                .map_err(host_error)?;
         }
         Ok(Some(copy.to_string_lossy().into_owned()))
     }
@@ -60,16 +67,24 @@ impl Workspaces for StateDir {
         match std::fs::remove_dir_all(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 let error = anyhow::Error::new(error);
-                Err(host_error(error.context(format!("cannot remove the folder {}", path.display()))))
+                Err(host_error(error.context(format!(
+                    "cannot remove the folder {}",
+                    path.display()
+                ))))
             }
             _ => Ok(()),
         }
     }
 }
 
-/// Copies a workspace, which a sandbox may be changing. Leaves no incomplete copy behind, also if the caller is dropped.
+/// Copies a workspace, which a sandbox may be changing. Leaves no incomplete copy behind, also if
+/// the caller is dropped.
 async fn copy_workspace(from: PathBuf, to: PathBuf) -> anyhow::Result<()> {
-    let context = format!("cannot copy the workspace {} to {}", from.display(), to.display());
+    let context = format!(
+        "cannot copy the workspace {} to {}",
+        from.display(),
+        to.display()
+    );
     let permit = COPIES.acquire().await?;
     let cancelled = CancellationToken::new();
     let _cancel_on_drop = cancelled.clone().drop_guard();
@@ -82,17 +97,25 @@ async fn copy_workspace(from: PathBuf, to: PathBuf) -> anyhow::Result<()> {
     copied.await?.context(context)
 }
 
-/// Sets the runtime, model and network of a stored conversation, unless the command line names others.
+/// Sets the runtime, model and network of a stored conversation, unless the command line names
+/// others.
 pub(crate) fn restore_settings(
     config: &mut Config,
     started: &ConversationStarted,
     overrides: &Overrides,
 ) -> Result<(), UsageError> {
     if overrides.runtime.is_none() {
-        config.runtime =
-            started.runtime.parse().map_err(|error: UnknownRuntime| UsageError(error.to_string()))?;
+        config.runtime = started
+            .runtime
+            .parse()
+            .map_err(|error: UnknownRuntime| UsageError(error.to_string()))?;
     }
-    config.sandbox.set_network(overrides.network.clone().or_else(|| started.network.clone()));
+    config.sandbox.set_network(
+        overrides
+            .network
+            .clone()
+            .or_else(|| started.network.clone()),
+    );
     if overrides.model.is_none() {
         config.llm.model = Some(started.model.clone());
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest, GitToken,
-    HostError, InitialTask, NewConversation, ProfileError, StoredConversation, UserProfile, UserProfiles,
+    Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest,
+    GitToken, HostError, InitialTask, NewConversation, ProfileError, StoredConversation,
+    UserProfile, UserProfiles,
 };
 use engine::agent::Agent;
 use engine::conversation::SandboxDisposition;
@@ -19,8 +20,8 @@ use secrecy::SecretString;
 
 use super::shared_redactors::SharedRedactors;
 use super::{
-    CallMode, Models, StateDir, UserConfigs, agent, clone_url, confirmation_policy, conversation_spec,
-    host_error, parts, provider, restore_settings, started, stored_model_name,
+    CallMode, Models, StateDir, UserConfigs, agent, clone_url, confirmation_policy,
+    conversation_spec, host_error, parts, provider, restore_settings, started, stored_model_name,
 };
 use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
@@ -28,8 +29,8 @@ use crate::metrics::Metrics;
 use crate::workspace::{self, WorkspaceFolder};
 use crate::writable;
 
-/// Composes each conversation of a server from the configuration with which the server was started, and the settings that its
-/// user has stored by now.
+/// Composes each conversation of a server from the configuration with which the server was started,
+/// and the settings that its user has stored by now.
 pub(crate) struct ConfiguredFactory {
     configs: UserConfigs,
     profiles: Arc<UserProfiles>,
@@ -45,15 +46,24 @@ impl ConfiguredFactory {
         state_dir: StateDir,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self { configs, profiles, state_dir, metrics, redactors: SharedRedactors::default() }
+        Self {
+            configs,
+            profiles,
+            state_dir,
+            metrics,
+            redactors: SharedRedactors::default(),
+        }
     }
 
     /// Loads what the owner of a conversation has stored.
     async fn profile(&self, owner: Option<&UserId>) -> Result<UserProfile, HostError> {
-        self.profiles.load(owner).await.map_err(|error| match error {
-            ProfileError::Store(error) => error,
-            error => HostError::Failed(error.into()),
-        })
+        self.profiles
+            .load(owner)
+            .await
+            .map_err(|error| match error {
+                ProfileError::Store(error) => error,
+                error => HostError::Failed(error.into()),
+            })
     }
 
     async fn new_conversation(
@@ -63,17 +73,29 @@ impl ConfiguredFactory {
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> anyhow::Result<NewConversation> {
-        let ConversationRequest { message, instructions, repository, branch, trajectory, .. } = request;
+        let ConversationRequest {
+            message,
+            instructions,
+            repository,
+            branch,
+            trajectory,
+            ..
+        } = request;
         let mut git_provider = request.git_provider;
         if let Some(repository) = repository {
             let chosen = clone_url::choose(&repository, git_provider, tokens)?;
             git_provider = chosen.provider;
-            let branch = branch.map(|branch| format!("#{branch}")).unwrap_or_default();
+            let branch = branch
+                .map(|branch| format!("#{branch}"))
+                .unwrap_or_default();
             config.workspace.selected_repository =
                 Some(SecretString::from(format!("{}{branch}", chosen.url)));
         }
         let task = match (trajectory, message) {
-            (Some(trajectory), _) => InitialTask::Replay { trajectory, continues: true },
+            (Some(trajectory), _) => InitialTask::Replay {
+                trajectory,
+                continues: true,
+            },
             (None, Some(message)) => InitialTask::Message(message),
             (None, None) => InitialTask::None,
         };
@@ -85,12 +107,22 @@ impl ConfiguredFactory {
         let setup = workspace::setup(&config.workspace, &folder)?;
         let model = stored_model_name(&config.llm);
         let trigger = Some(request.trigger);
-        let started =
-            ConversationStarted { git_provider, trigger, ..started(&config, &folder, setup, model)? };
+        let started = ConversationStarted {
+            git_provider,
+            trigger,
+            ..started(&config, &folder, setup, model)?
+        };
         let agent = task.agent(agent(&config)?);
         let mut parts = self.parts(&config, &id, &started, agent, 0).await?;
-        parts.memory = parts.memory.map(|memory| memory.with_instructions(instructions.unwrap_or_default()));
-        Ok(NewConversation { started, parts, title: request.title, task })
+        parts.memory = parts
+            .memory
+            .map(|memory| memory.with_instructions(instructions.unwrap_or_default()));
+        Ok(NewConversation {
+            started,
+            parts,
+            title: request.title,
+            task,
+        })
     }
 
     async fn stored_conversation(
@@ -100,15 +132,25 @@ impl ConfiguredFactory {
     ) -> anyhow::Result<ComposedConversation> {
         let mut started = stored.started.clone();
         // The user may have chosen another model since.
-        let overrides = Overrides { model: config.llm.model.clone(), ..Overrides::default() };
+        let overrides = Overrides {
+            model: config.llm.model.clone(),
+            ..Overrides::default()
+        };
         restore_settings(&mut config, &started, &overrides)?;
         let id = stored.claim().id().clone();
         workspace::locate_copied(&mut started, &config, &self.state_dir, &id);
-        let folder = started.workspace.as_deref().filter(|_| !config.runtime.is_on_other_machine());
+        let folder = started
+            .workspace
+            .as_deref()
+            .filter(|_| !config.runtime.is_on_other_machine());
         if let Some(folder) = folder.map(Path::new) {
             workspace::check_not_replaced("workspace", folder)?;
             // An empty workspace was removed.
-            if self.state_dir.workspace_in_log(&id, started.workspace.as_deref()).is_some() {
+            if self
+                .state_dir
+                .workspace_in_log(&id, started.workspace.as_deref())
+                .is_some()
+            {
                 self.state_dir.workspace(&id)?;
             }
             if folder.exists() {
@@ -116,8 +158,13 @@ impl ConfiguredFactory {
             }
         }
         let answered = stored.state.iterations as usize;
-        let parts = self.parts(&config, &id, &started, agent(&config)?, answered).await?;
-        Ok(ComposedConversation { parts, confirmation: confirmation_policy(&config.security) })
+        let parts = self
+            .parts(&config, &id, &started, agent(&config)?, answered)
+            .await?;
+        Ok(ComposedConversation {
+            parts,
+            confirmation: confirmation_policy(&config.security),
+        })
     }
 
     async fn parts(
@@ -134,12 +181,17 @@ impl ConfiguredFactory {
         let spec = conversation_spec(config, id, started);
         // A server has no user to ask about files that the sandbox could write.
         if let Some(file) = writable::check(config, &spec)?.first() {
-            let text =
-                format!("the sandbox could write {}, which this machine trusts", file.file.path.display());
+            let text = format!(
+                "the sandbox could write {}, which this machine trusts",
+                file.file.path.display()
+            );
             return Err(UsageError(text).into());
         }
         let parts = parts(config, &self.state_dir, &models, agent, spec, redactor)?;
-        Ok(ConversationParts { provider: self.metrics.provider(Arc::clone(&parts.provider)), ..parts })
+        Ok(ConversationParts {
+            provider: self.metrics.provider(Arc::clone(&parts.provider)),
+            ..parts
+        })
     }
 }
 
@@ -152,25 +204,45 @@ impl ConversationFactory for ConfiguredFactory {
     ) -> Result<NewConversation, HostError> {
         let owner = request.owner.as_ref();
         let profile = self.profile(owner).await?;
-        let config = self.configs.for_new(owner, &profile, request.agent.as_deref())?;
-        self.new_conversation(config, &profile.git_tokens, claim, request).await.map_err(host_error)
+        let config = self
+            .configs
+            .for_new(owner, &profile, request.agent.as_deref())?;
+        self.new_conversation(config, &profile.git_tokens, claim, request)
+            .await
+            .map_err(host_error)
     }
 
     async fn compose_stored(
         &self,
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError> {
-        let ConversationStarted { agent, model, owner, .. } = &stored.started;
+        let ConversationStarted {
+            agent,
+            model,
+            owner,
+            ..
+        } = &stored.started;
         let owner = owner.as_ref();
-        let config = self.configs.for_stored(owner, &self.profile(owner).await?, agent, model)?;
-        self.stored_conversation(config, stored).await.map_err(host_error)
+        let config = self
+            .configs
+            .for_stored(owner, &self.profile(owner).await?, agent, model)?;
+        self.stored_conversation(config, stored)
+            .await
+            .map_err(host_error)
     }
 
     fn provider(&self, runtime: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {
         let to_provider = || {
-            let runtime: Runtime =
-                runtime.parse().map_err(|error| UsageError(format!("{runtime}: {error}")))?;
-            provider(&Config { runtime, ..self.configs.operators().clone() }, &self.state_dir)
+            let runtime: Runtime = runtime
+                .parse()
+                .map_err(|error| UsageError(format!("{runtime}: {error}")))?;
+            provider(
+                &Config {
+                    runtime,
+                    ..self.configs.operators().clone()
+                },
+                &self.state_dir,
+            )
         };
         to_provider().map_err(host_error)
     }

@@ -13,9 +13,11 @@ use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 /// Minimum length of a key.
 const MIN_KEY_LENGTH: usize = 16;
 
-/// Reads a key from a file. Creates the file with a new key if it does not exist. Returns the key, and whether it is new.
+/// Reads a key from a file. Creates the file with a new key if it does not exist. Returns the key,
+/// and whether it is new.
 pub(super) fn load_or_create(path: &Path) -> anyhow::Result<(SecretString, bool)> {
-    let is_new = create(path).with_context(|| format!("cannot create the key {}", path.display()))?;
+    let is_new =
+        create(path).with_context(|| format!("cannot create the key {}", path.display()))?;
     Ok((load(path)?, is_new))
 }
 
@@ -41,7 +43,9 @@ fn create(path: &Path) -> anyhow::Result<bool> {
         return Ok(false);
     }
     let mut bytes = [0; 32];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| anyhow::anyhow!("no random bytes"))?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| anyhow::anyhow!("no random bytes"))?;
     let key = SecretString::from(hex::encode(bytes));
     let folder = path.parent().context("it has no folder")?;
     // Only this user can read a temporary file.
@@ -78,10 +82,19 @@ mod tests {
     fn key_is_refused_when_it_is_empty_or_short() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
-        for content in ["", "\n", "short", "not ASCII, long enough: ö", "two words of a long key"] {
+        for content in [
+            "",
+            "\n",
+            "short",
+            "not ASCII, long enough: ö",
+            "two words of a long key",
+        ] {
             std::fs::write(&path, content).unwrap();
             let error = load_or_create(&path).unwrap_err();
-            assert!(error.to_string().contains("must have at least 16"), "{content:?}: {error}");
+            assert!(
+                error.to_string().contains("must have at least 16"),
+                "{content:?}: {error}"
+            );
         }
     }
 }

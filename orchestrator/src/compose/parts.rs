@@ -11,8 +11,8 @@ use protocol::ConversationId;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 
 use super::{
-    Models, StateDir, agent as configured_agent, browsing_provider, condenser, confirmation_policy, memory,
-    registry, security_analyzer, spec, tool_servers,
+    Models, StateDir, agent as configured_agent, browsing_provider, condenser, confirmation_policy,
+    memory, registry, security_analyzer, spec, tool_servers,
 };
 use crate::config::Config;
 use crate::exit::UsageError;
@@ -34,7 +34,13 @@ pub(crate) fn started(
         runtime: config.runtime.to_string(),
         image: config.sandbox.image.clone(),
         workspace: workspace.for_log()?,
-        network: Some(config.sandbox.network.clone().unwrap_or_else(|| "none".to_owned())),
+        network: Some(
+            config
+                .sandbox
+                .network
+                .clone()
+                .unwrap_or_else(|| "none".to_owned()),
+        ),
         setup,
         forked_from: None,
         owner: None,
@@ -45,8 +51,8 @@ pub(crate) fn started(
     })
 }
 
-/// Spec of a conversation's sandbox, from its log and the configuration. The environment is not in the log, because it may
-/// hold secrets.
+/// Spec of a conversation's sandbox, from its log and the configuration. The environment is not in
+/// the log, because it may hold secrets.
 pub(crate) fn conversation_spec(
     config: &Config,
     id: &ConversationId,
@@ -84,7 +90,8 @@ pub(crate) fn parts(
     })
 }
 
-/// The agents that tasks can be delegated to. An agent with the same models as the first one shares its clients.
+/// The agents that tasks can be delegated to. An agent with the same models as the first one shares
+/// its clients.
 fn team(config: &Config, models: &Models) -> anyhow::Result<Team> {
     let to_member = |(name, own): (&String, &Config)| {
         let models = models.for_delegate(config, own)?;

@@ -44,7 +44,8 @@ pub(super) fn explain(error: SealedError) -> anyhow::Error {
     }
 }
 
-/// Reads the key from the environment, else from the state folder, where the first start generates it.
+/// Reads the key from the environment, else from the state folder, where the first start generates
+/// it.
 pub(super) fn load_key(state_dir: &StateDir) -> anyhow::Result<SealingKey> {
     let secret = match configured_key()? {
         Some(key) => key,
@@ -64,7 +65,10 @@ pub(super) fn find_key(state_dir: &StateDir) -> anyhow::Result<Option<SealingKey
 }
 
 fn configured_key() -> anyhow::Result<Option<SecretString>> {
-    match (std::env::var(KEY_VARIABLE), std::env::var_os(KEY_FILE_VARIABLE)) {
+    match (
+        std::env::var(KEY_VARIABLE),
+        std::env::var_os(KEY_FILE_VARIABLE),
+    ) {
         (Ok(key), _) => key_file::check(KEY_VARIABLE, &key).map(Some),
         (Err(_), Some(path)) => key_file::load(Path::new(&path))
             .map(Some)
@@ -81,7 +85,10 @@ fn key_path(state_dir: &StateDir) -> PathBuf {
 impl ProfileStore for SealedProfiles {
     async fn read(&self, owner: Option<&UserId>) -> Result<Option<StoredProfile>, HostError> {
         let document = self.0.read(&document_name(owner)).await.map_err(failed)?;
-        Ok(document.map(|SealedDocument { revision, content }| StoredProfile { revision, content }))
+        Ok(
+            document
+                .map(|SealedDocument { revision, content }| StoredProfile { revision, content }),
+        )
     }
 
     async fn write(

@@ -11,14 +11,16 @@ use engine::sandbox::{SandboxProvider, SandboxSpec, SandboxSummary};
 use nix::unistd::{Uid, User};
 use protocol::ConversationId;
 use sandbox::{
-    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus, HostKeyQuestion,
-    HostSecret, Isolation, IsolationChoice, LocalConfig, LocalProvider, Pool, RemoteRuntimeConfig,
-    RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, ServerBinary, SshConfig, SshProvider,
-    UnknownHosts, pool_entry_holder,
+    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus,
+    HostKeyQuestion, HostSecret, Isolation, IsolationChoice, LocalConfig, LocalProvider, Pool,
+    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
+    ServerBinary, SshConfig, SshProvider, UnknownHosts, pool_entry_holder,
 };
 
 use super::{StateDir, Stores};
-use crate::config::{Config, HostEnvironment, Runtime, SandboxSettings, SshSettings, UnknownHostPolicy};
+use crate::config::{
+    Config, HostEnvironment, Runtime, SandboxSettings, SshSettings, UnknownHostPolicy,
+};
 use crate::exit::UsageError;
 use crate::terminal_input::ask;
 
@@ -26,11 +28,15 @@ use crate::terminal_input::ask;
 const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Provider of sandboxes of the configured runtime.
-pub(crate) fn provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<Arc<dyn SandboxProvider>> {
+pub(crate) fn provider(
+    config: &Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     provider_with_warm_pool(config, state_dir, 0)
 }
 
-/// Provider with a warm pool of this size, for a program that leases many sandboxes. Only Docker has one.
+/// Provider with a warm pool of this size, for a program that leases many sandboxes. Only Docker
+/// has one.
 pub(crate) fn provider_with_warm_pool(
     config: &Config,
     state_dir: &StateDir,
@@ -39,15 +45,25 @@ pub(crate) fn provider_with_warm_pool(
     let server = action_server(&config.host, state_dir)?;
     let secret = state_dir.secret()?;
     Ok(match config.runtime {
-        Runtime::Docker => {
-            Arc::new(DockerProvider::new(docker(&config.sandbox, &config.host, server, secret, warm_pool)))
-        }
-        Runtime::Local => Arc::new(LocalProvider::new(local(config, state_dir, server, secret)?)),
-        Runtime::Ssh => Arc::new(SshProvider::new(ssh(&config.sandbox.ssh, &config.host, server, secret)?)),
+        Runtime::Docker => Arc::new(DockerProvider::new(docker(
+            &config.sandbox,
+            &config.host,
+            server,
+            secret,
+            warm_pool,
+        ))),
+        Runtime::Local => Arc::new(LocalProvider::new(local(
+            config, state_dir, server, secret,
+        )?)),
+        Runtime::Ssh => Arc::new(SshProvider::new(ssh(
+            &config.sandbox.ssh,
+            &config.host,
+            server,
+            secret,
+        )?)),
         Runtime::Remote => remote(&config.sandbox)?,
         Runtime::Auto => {
-            let text =
-                "the runtime auto cannot create sandboxes: add `--runtime docker` or `--runtime local`";
+            let text = "the runtime auto cannot create sandboxes: add `--runtime docker` or `--runtime local`";
             return Err(UsageError(text.to_owned()).into());
         }
     })
@@ -58,14 +74,24 @@ fn action_server(host: &HostEnvironment, state_dir: &StateDir) -> anyhow::Result
         return Ok(ServerBinary::from_file(path));
     }
     let server = EmbeddedServer::get()?;
-    Ok(ServerBinary::embedded(server.content, state_dir.path().join("bin").join(server.file_name())))
+    Ok(ServerBinary::embedded(
+        server.content,
+        state_dir.path().join("bin").join(server.file_name()),
+    ))
 }
 
 /// Replaces the runtime `auto`: Docker if its engine responds, else local.
-pub(crate) async fn choose_runtime(config: &mut Config, state_dir: &StateDir) -> anyhow::Result<()> {
+pub(crate) async fn choose_runtime(
+    config: &mut Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<()> {
     if config.runtime == Runtime::Auto {
         let has_engine = check_docker(config, state_dir).await.is_ok();
-        config.runtime = if has_engine { Runtime::Docker } else { Runtime::Local };
+        config.runtime = if has_engine {
+            Runtime::Docker
+        } else {
+            Runtime::Local
+        };
     }
     Ok(())
 }
@@ -75,19 +101,31 @@ pub(crate) async fn check_docker(config: &Config, state_dir: &StateDir) -> anyho
     Ok(docker_provider(config, state_dir)?.answers().await?)
 }
 
-/// Describes the image of new sandboxes, and whether the Docker engine has it. Fails if no engine responds.
-pub(crate) async fn describe_image(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
+/// Describes the image of new sandboxes, and whether the Docker engine has it. Fails if no engine
+/// responds.
+pub(crate) async fn describe_image(
+    config: &Config,
+    state_dir: &StateDir,
+) -> anyhow::Result<String> {
     let docker = docker_provider(config, state_dir)?;
     docker.answers().await?;
     Ok(match docker.default_image().await? {
         (image, true) => format!("it has the image {image}"),
-        (image, false) => format!("it does not have the image {image}, and pulls it for the first sandbox"),
+        (image, false) => {
+            format!("it does not have the image {image}, and pulls it for the first sandbox")
+        }
     })
 }
 
 fn docker_provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<DockerProvider> {
     let server = action_server(&config.host, state_dir)?;
-    Ok(DockerProvider::new(docker(&config.sandbox, &config.host, server, state_dir.secret()?, 0)))
+    Ok(DockerProvider::new(docker(
+        &config.sandbox,
+        &config.host,
+        server,
+        state_dir.secret()?,
+        0,
+    )))
 }
 
 /// Description of a new sandbox's network: `none`, `host`, or names of the engine's networks.
@@ -98,7 +136,11 @@ pub(crate) fn network(runtime: Runtime, sandbox: &SandboxSettings) -> String {
         Runtime::Docker => {
             let networks = sandbox.network.iter().chain(&sandbox.additional_networks);
             let networks: Vec<_> = networks.map(String::as_str).collect();
-            if networks.is_empty() { "none".to_owned() } else { networks.join(", ") }
+            if networks.is_empty() {
+                "none".to_owned()
+            } else {
+                networks.join(", ")
+            }
         }
         Runtime::Ssh => "the machine's own".to_owned(),
         Runtime::Remote | Runtime::Auto => "chosen by the service".to_owned(),
@@ -115,7 +157,10 @@ pub(crate) async fn isolation(
     }
     let server = action_server(&config.host, state_dir)?;
     let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?)?);
-    Ok(Some((provider.isolation().await?, provider.bounds().await?.clone())))
+    Ok(Some((
+        provider.isolation().await?,
+        provider.bounds().await?.clone(),
+    )))
 }
 
 fn docker(
@@ -130,9 +175,15 @@ fn docker(
     DockerConfig {
         host: host.docker_host.clone(),
         runtime_dir: host.runtime_dir.clone(),
-        client_config: host.docker_config.as_ref().map(|folder| folder.join("config.json")),
+        client_config: host
+            .docker_config
+            .as_ref()
+            .map(|folder| folder.join("config.json")),
         holder: std::process::id().to_string(),
-        default_image: sandbox.image.clone().unwrap_or_else(|| default.default_image.clone()),
+        default_image: sandbox
+            .image
+            .clone()
+            .unwrap_or_else(|| default.default_image.clone()),
         platform: sandbox.platform.clone(),
         network: sandbox.network.clone(),
         additional_networks: sandbox.additional_networks.clone(),
@@ -140,7 +191,10 @@ fn docker(
             [] => Gpus::All,
             ids => Gpus::Ids(ids.to_vec()),
         }),
-        pool: (warm_pool > 0).then_some(Pool { size: warm_pool, image: None }),
+        pool: (warm_pool > 0).then_some(Pool {
+            size: warm_pool,
+            image: None,
+        }),
         ..default
     }
 }
@@ -156,17 +210,27 @@ fn local(
         Some("host") => true,
         // Refused, because a misspelt `none` must not open the network.
         Some(other) => {
-            let text =
-                format!("[sandbox] network: a local sandbox supports `none` and `host`, not {other:?}");
+            let text = format!(
+                "[sandbox] network: a local sandbox supports `none` and `host`, not {other:?}"
+            );
             return Err(UsageError(text).into());
         }
     };
-    let engine = config.host.docker_host.as_deref().and_then(|host| host.strip_prefix("unix://"));
+    let engine = config
+        .host
+        .docker_host
+        .as_deref()
+        .and_then(|host| host.strip_prefix("unix://"));
     Ok(LocalConfig {
         state_dir: state_dir.path().into(),
         server,
         secret,
-        environment: config.host.local_environment.iter().map(|(k, v)| (k.into(), v.into())).collect(),
+        environment: config
+            .host
+            .local_environment
+            .iter()
+            .map(|(k, v)| (k.into(), v.into()))
+            .collect(),
         idle_timeout: LOCAL_IDLE_TIMEOUT,
         isolation: match config.sandbox.unsafe_local {
             true => IsolationChoice::Unsafe,
@@ -178,7 +242,8 @@ fn local(
             .into_iter()
             .chain(config.files.iter().map(|file| file.path.to_path_buf()))
             .collect(),
-        // This process's executable, even if its file is replaced. `/proc/self` would be that of the process that starts it.
+        // This process's executable, even if its file is replaced. `/proc/self` would be that of
+        // the process that starts it.
         launcher: format!("/proc/{}/exe", std::process::id()).into(),
         bubblewrap: BUBBLEWRAP_PROGRAMS.map(PathBuf::from).into(),
         control_groups: CONTROL_GROUPS.into(),
@@ -198,7 +263,8 @@ fn ssh(
     let target = settings.target.as_ref().ok_or_else(|| {
         usage("no host is configured: add --host [USER@]HOST[:PORT], or set ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
     })?;
-    // Falls back to the account database like `ssh`, because services and containers may lack HOME and USER.
+    // Falls back to the account database like `ssh`, because services and containers may lack HOME
+    // and USER.
     let account = User::from_uid(Uid::current()).ok().flatten();
     let (name, folder) = account.map(|account| (account.name, account.dir)).unzip();
     let home = host.home.clone().or(folder);
@@ -218,9 +284,14 @@ fn ssh(
 }
 
 fn ask_about_host(question: &HostKeyQuestion) -> bool {
-    let HostKeyQuestion { host, algorithm, fingerprint } = question;
-    let question =
-        format!("The host {host} is unknown. Its {algorithm} key is {fingerprint}.\nType yes to trust it: ");
+    let HostKeyQuestion {
+        host,
+        algorithm,
+        fingerprint,
+    } = question;
+    let question = format!(
+        "The host {host} is unknown. Its {algorithm} key is {fingerprint}.\nType yes to trust it: "
+    );
     ask(&question).is_ok_and(|answer| answer == "yes")
 }
 
@@ -233,7 +304,11 @@ fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>>
             missing("no key is configured: set remote_server_key in [sandbox] (SANDBOX_REMOTE_SERVER_KEY) to the key of the server")
         })?;
         let additional_ca = settings.ca_file.clone();
-        let server = RemoteServerConfig { url: url.clone(), key, additional_ca };
+        let server = RemoteServerConfig {
+            url: url.clone(),
+            key,
+            additional_ca,
+        };
         return Ok(Arc::new(RemoteServerProvider::new(server)));
     }
     let api_url = settings.api_url.clone().ok_or_else(|| {
@@ -243,8 +318,9 @@ fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>>
         )
     })?;
     let api_key = settings.api_key.clone();
-    let api_key =
-        api_key.ok_or_else(|| missing("no key is configured: set api_key in [sandbox] (SANDBOX_API_KEY)"))?;
+    let api_key = api_key.ok_or_else(|| {
+        missing("no key is configured: set api_key in [sandbox] (SANDBOX_API_KEY)")
+    })?;
     let default = RemoteRuntimeConfig::new(api_url, api_key);
     Ok(Arc::new(RemoteRuntimeProvider::new(RemoteRuntimeConfig {
         init_timeout: settings.init_timeout.unwrap_or(default.init_timeout),
@@ -269,7 +345,11 @@ pub(crate) fn spec(settings: &SandboxSettings, conversation: ConversationId) -> 
 }
 
 /// Starts to remove the sandboxes of killed processes in the background.
-pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, stores: &Stores) -> Sweep {
+pub(crate) fn sweep(
+    provider: &Arc<dyn SandboxProvider>,
+    config: &Config,
+    stores: &Stores,
+) -> Sweep {
     let retention = SandboxRetention {
         disposition: config.sandbox.disposition,
         close_delay: config.sandbox.close_delay,
@@ -282,7 +362,9 @@ pub(crate) fn sweep(provider: &Arc<dyn SandboxProvider>, config: &Config, stores
     })
 }
 
-/// Whether the process that owns this pre-warmed sandbox still runs. True for a sandbox that is not pre-warmed.
+/// Whether the process that owns this pre-warmed sandbox still runs. True for a sandbox that is not
+/// pre-warmed.
 pub(crate) fn is_warm_in_use(summary: &SandboxSummary) -> bool {
-    pool_entry_holder(&summary.sandbox).is_none_or(|holder| Path::new("/proc").join(holder).exists())
+    pool_entry_holder(&summary.sandbox)
+        .is_none_or(|holder| Path::new("/proc").join(holder).exists())
 }

@@ -1,4 +1,5 @@
-//! Redaction of the configuration's secrets from event logs, recordings, sandboxes and the terminal.
+//! Redaction of the configuration's secrets from event logs, recordings, sandboxes and the
+//! terminal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use crate::config::Config;
 use crate::exit::UsageError;
 use crate::workspace;
 
-/// Minimum length of a redacted API key, in bytes. Local models get words such as `dummy`, which occur in ordinary text.
+/// Minimum length of a redacted API key, in bytes. Local models get words such as `dummy`, which
+/// occur in ordinary text.
 const MIN_KEY_LENGTH: usize = 16;
 
-/// The same for recorded calls. It is lower, because recordings are shared and a redacted word there harms no conversation.
+/// The same for recorded calls. It is lower, because recordings are shared and a redacted word
+/// there harms no conversation.
 const MIN_RECORDED_KEY_LENGTH: usize = 8;
 
 /// Redactor of every secret of the configuration, including API keys.
@@ -27,13 +30,15 @@ pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
     RedactedSecrets::new(config).redactor()
 }
 
-/// Redaction of recorded model calls. `conversation` is replaced too, if the calls can be replayed in another one.
+/// Redaction of recorded model calls. `conversation` is replaced too, if the calls can be replayed
+/// in another one.
 pub(super) fn recording_redaction(
     config: &Config,
     conversation: Option<&ConversationId>,
 ) -> anyhow::Result<RecordingRedaction> {
     Ok(RecordingRedaction {
-        redactor: RedactedSecrets::with_min_key_length(config, MIN_RECORDED_KEY_LENGTH).redactor()?,
+        redactor: RedactedSecrets::with_min_key_length(config, MIN_RECORDED_KEY_LENGTH)
+            .redactor()?,
         placeholders: registry(&config.secrets).placeholders(),
         conversation: conversation.cloned(),
     })
@@ -59,20 +64,42 @@ impl RedactedSecrets {
     fn with_min_key_length(config: &Config, min_key_length: usize) -> Self {
         let keys: [(&str, &Option<SecretString>); 3] = [
             ("sandbox.api_key", &config.sandbox.remote.api_key),
-            ("sandbox.remote_server_key", &config.sandbox.remote.server_key),
-            ("security.security_analyzer_key", &config.security.analyzer_key),
+            (
+                "sandbox.remote_server_key",
+                &config.sandbox.remote.server_key,
+            ),
+            (
+                "security.security_analyzer_key",
+                &config.security.analyzer_key,
+            ),
         ];
-        let model_keys = config.llms().map(|llm| ("llm.api_key", &llm.provider.api_key));
-        let keys = keys.into_iter().chain(model_keys).filter_map(|(name, key)| Some((name, key.as_ref()?)));
-        let server_keys = config.agents().flat_map(|agent| &agent.mcp.servers).flat_map(McpServer::secrets);
+        let model_keys = config
+            .llms()
+            .map(|llm| ("llm.api_key", &llm.provider.api_key));
+        let keys = keys
+            .into_iter()
+            .chain(model_keys)
+            .filter_map(|(name, key)| Some((name, key.as_ref()?)));
+        let server_keys = config
+            .agents()
+            .flat_map(|agent| &agent.mcp.servers)
+            .flat_map(McpServer::secrets);
         let store_keys = config.store.s3_secrets().map(|key| ("store", key));
         let repository_keys = workspace::credentials(&config.workspace);
         let keys = keys.chain(store_keys);
         let keys = keys.chain(server_keys.map(|key| ("mcp", key)));
         let keys = keys.chain(repository_keys.iter().map(|key| ("repository", key)));
         let keys = keys.filter(|(_, key)| key.expose_secret().len() >= min_key_length);
-        let named = config.secrets.iter().map(|(name, secret)| (name.as_str(), &secret.value));
-        Self(named.chain(keys).map(|(name, value)| (name.to_owned(), value.clone())).collect())
+        let named = config
+            .secrets
+            .iter()
+            .map(|(name, secret)| (name.as_str(), &secret.value));
+        Self(
+            named
+                .chain(keys)
+                .map(|(name, value)| (name.to_owned(), value.clone()))
+                .collect(),
+        )
     }
 }
 
@@ -82,7 +109,11 @@ pub(crate) fn guarded_provider(
     state_dir: &StateDir,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     let provider = browsing_provider(config, state_dir)?;
-    Ok(Arc::new(GuardedProvider::new(provider, redactor(config)?, registry(&config.secrets))))
+    Ok(Arc::new(GuardedProvider::new(
+        provider,
+        redactor(config)?,
+        registry(&config.secrets),
+    )))
 }
 
 /// Provider of sandboxes with a browser, unless it is disabled. Their output is not redacted.
@@ -95,7 +126,9 @@ pub(super) fn browsing_provider(
         return Ok(provider);
     }
     let has_marks = config.agents().any(|agent| agent.marks_pages);
-    Ok(Arc::new(BrowsingProvider::new(provider).with_marks(has_marks)))
+    Ok(Arc::new(
+        BrowsingProvider::new(provider).with_marks(has_marks),
+    ))
 }
 
 /// Secrets that commands can use: those that the user named, without API keys.

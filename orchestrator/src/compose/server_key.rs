@@ -24,16 +24,23 @@ pub(crate) enum KeySource {
 }
 
 impl ServerKey {
-    /// Reads the key from the environment, else from the state folder. Generates it if there is none, so that the caller prints it
-    /// right afterwards: a later start does not.
+    /// Reads the key from the environment, else from the state folder. Generates it if there is
+    /// none, so that the caller prints it right afterwards: a later start does not.
     pub(crate) fn load(state_dir: &StateDir) -> anyhow::Result<Self> {
         if let Ok(key) = std::env::var(KEY_VARIABLE) {
             let secret = key_file::check(KEY_VARIABLE, &key)?;
-            return Ok(Self { secret, source: KeySource::Variable(KEY_VARIABLE) });
+            return Ok(Self {
+                secret,
+                source: KeySource::Variable(KEY_VARIABLE),
+            });
         }
         let path = state_dir.path().join("server-key");
         let (secret, is_new) = key_file::load_or_create(&path)?;
-        let source = if is_new { KeySource::NewFile(path) } else { KeySource::File(path) };
+        let source = if is_new {
+            KeySource::NewFile(path)
+        } else {
+            KeySource::File(path)
+        };
         Ok(Self { secret, source })
     }
 }

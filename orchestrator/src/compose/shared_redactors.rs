@@ -1,4 +1,5 @@
-//! The redactors of a server's conversations. Those with the same secrets share one: that of long secrets takes megabytes.
+//! The redactors of a server's conversations. Those with the same secrets share one: that of long
+//! secrets takes megabytes.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -20,7 +21,8 @@ pub(super) struct SharedRedactors {
 }
 
 impl SharedRedactors {
-    /// Returns the redactor of a configuration. The log is redacted with it too, while a conversation uses it.
+    /// Returns the redactor of a configuration. The log is redacted with it too, while a
+    /// conversation uses it.
     pub(super) async fn get(&self, config: &Config) -> anyhow::Result<Redactor> {
         let secrets = RedactedSecrets::new(config);
         let hash = hash(&secrets);

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,9 +54,14 @@ impl StateDir {
     /// Opens the folder, and creates it if it does not exist.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         create_private_folder(path).map_err(as_usage_error)?;
-        let path = path.canonicalize().with_context(|| format!("cannot open {}", path.display()))?;
+        let path = path
+            .canonicalize()
+            .with_context(|| format!("cannot open {}", path.display()))?;
         make_private(&path);
-        Ok(Self { path, local_probes: Arc::default() })
+        Ok(Self {
+            path,
+            local_probes: Arc::default(),
+        })
     }
 
     /// Fails if no file can be created in the folder.
@@ -71,17 +78,24 @@ impl StateDir {
     }
 
     /// Opens the store of event logs to read it, even if its file cannot be written.
-    pub(crate) async fn store_to_read(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
+    pub(crate) async fn store_to_read(
+        &self,
+        options: SqliteOptions,
+    ) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.events_file();
         let store = SqliteStore::open_to_read(&path, options).await;
-        store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
+        store
+            .map(Arc::new)
+            .with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Opens the store of event logs.
     pub(crate) async fn store(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.events_file();
         let store = SqliteStore::open(&path, options).await;
-        store.map(Arc::new).with_context(|| format!("cannot open the event logs in {}", path.display()))
+        store
+            .map(Arc::new)
+            .with_context(|| format!("cannot open the event logs in {}", path.display()))
     }
 
     /// Creates the default workspace of a conversation.
@@ -91,8 +105,9 @@ impl StateDir {
         Ok(path)
     }
 
-    /// The default workspace, if the conversation's log names it; or that of another state folder from which the store was copied, and
-    /// which does not exist here. It may not exist, because an empty one is removed, and workspaces are not copied.
+    /// The default workspace, if the conversation's log names it; or that of another state folder
+    /// from which the store was copied, and which does not exist here. It may not exist, because an
+    /// empty one is removed, and workspaces are not copied.
     pub(crate) fn workspace_in_log(
         &self,
         conversation: &ConversationId,
@@ -126,7 +141,9 @@ impl StateDir {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).write(true).mode(0o600);
         for _ in 0..LOCK_ATTEMPTS {
-            let file = options.open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+            let file = options
+                .open(&path)
+                .with_context(|| format!("cannot open {}", path.display()))?;
             match file.try_lock() {
                 Ok(()) if is_still_at(&file, &path) => return Ok(Some(Lock { _file: file, path })),
                 // Its holder has removed the file between open and lock.
@@ -163,7 +180,9 @@ impl StateDir {
             self.create_secret(&path).with_context(context)?;
         }
         let mut bytes = [0; 32];
-        File::open(&path).and_then(|mut file| file.read_exact(&mut bytes)).with_context(context)?;
+        File::open(&path)
+            .and_then(|mut file| file.read_exact(&mut bytes))
+            .with_context(context)?;
         Ok(HostSecret::new(bytes))
     }
 
@@ -186,21 +205,40 @@ impl StateDir {
 
 #[async_trait]
 impl ConversationLocks for StateDir {
-    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
+    async fn lock(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ConversationLock>, HostError> {
         let guard = to_guard(Self::try_lock(self.lock_path(conversation)))?;
         // Held until it is dropped: it cannot be lost.
-        Ok(guard.map(|guard| ConversationLock { guard, lost: CancellationToken::new() }))
+        Ok(guard.map(|guard| ConversationLock {
+            guard,
+            lost: CancellationToken::new(),
+        }))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
-        let path = folder.canonicalize().with_context(|| format!("cannot open {}", folder.display()));
+        let path = folder
+            .canonicalize()
+            .with_context(|| format!("cannot open {}", folder.display()));
         let path = path.map_err(host_error)?;
         let name = ring::digest::digest(&ring::digest::SHA256, path.as_os_str().as_encoded_bytes());
-        to_guard(Self::try_lock(self.path.join("folder-locks").join(hex::encode(name.as_ref()))))
+        to_guard(Self::try_lock(
+            self.path
+                .join("folder-locks")
+                .join(hex::encode(name.as_ref())),
+        ))
     }
 
-    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
-        Ok(conversations.iter().filter(|id| self.is_locked(id)).cloned().collect())
+    async fn locked(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<BTreeSet<ConversationId>, HostError> {
+        Ok(conversations
+            .iter()
+            .filter(|id| self.is_locked(id))
+            .cloned()
+            .collect())
     }
 }
 
@@ -210,7 +248,8 @@ impl StateDir {
         Self::is_held(&self.lock_path(conversation))
     }
 
-    /// Records which store a server of this folder uses, until the lock is dropped. `None` if there is another server.
+    /// Records which store a server of this folder uses, until the lock is dropped. `None` if there
+    /// is another server.
     pub(crate) fn mark_served(&self, store: &ServedStore) -> anyhow::Result<Option<Lock>> {
         let lock = Self::try_lock(self.path.join(SERVED_STORE_FILE))?;
         if let Some(lock) = &lock {
@@ -237,9 +276,14 @@ impl StateDir {
     /// The store of the running server of this folder. `None` if none runs.
     pub(crate) fn served_store(&self) -> Option<ServedStore> {
         let path = self.path.join(SERVED_STORE_FILE);
-        let text = Self::is_held(&path).then(|| std::fs::read_to_string(&path).ok()).flatten()?;
+        let text = Self::is_held(&path)
+            .then(|| std::fs::read_to_string(&path).ok())
+            .flatten()?;
         // Earlier versions wrote the name only.
-        Some(serde_json::from_str(&text).unwrap_or(ServedStore { name: text, config_file: None }))
+        Some(serde_json::from_str(&text).unwrap_or(ServedStore {
+            name: text,
+            config_file: None,
+        }))
     }
 
     /// Whether a process holds the lock of this file.
@@ -264,7 +308,8 @@ impl StateDir {
 }
 
 fn to_guard(lock: anyhow::Result<Option<Lock>>) -> Result<Option<LockGuard>, HostError> {
-    lock.map(|lock| lock.map(|lock| Box::new(lock) as LockGuard)).map_err(host_error)
+    lock.map(|lock| lock.map(|lock| Box::new(lock) as LockGuard))
+        .map_err(host_error)
 }
 
 /// Exclusive lock of a conversation or a folder. Dropping it releases it and removes its file.
@@ -275,12 +320,14 @@ pub(crate) struct Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Removed while locked, because afterwards the file could be another process's. On failure an empty file stays.
+        // Removed while locked, because afterwards the file could be another process's. On failure
+        // an empty file stays.
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Whether an open file is still the one at this path. A file that was removed before it was locked excludes no other process.
+/// Whether an open file is still the one at this path. A file that was removed before it was locked
+/// excludes no other process.
 fn is_still_at(file: &File, path: &Path) -> bool {
     let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
     let opened = file.metadata().map(identity);
@@ -289,27 +336,41 @@ fn is_still_at(file: &File, path: &Path) -> bool {
 
 /// Returns the error of a state folder that the user has to correct. A full disk is none.
 fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
-    match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+    match error
+        .downcast_ref::<std::io::Error>()
+        .map(std::io::Error::kind)
+    {
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => error,
-        _ => {
-            UsageError(format!("{error:#}: set file_store_path under [core] to a folder of your own")).into()
-        }
+        _ => UsageError(format!(
+            "{error:#}: set file_store_path under [core] to a folder of your own"
+        ))
+        .into(),
     }
 }
 
 fn create_private_folder(path: &Path) -> anyhow::Result<()> {
-    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    let created = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
     created.with_context(|| format!("cannot create the folder {}", path.display()))
 }
 
-/// Removes the rights of other users to a state folder that the user has created. Leaves a folder with other content, such as
-/// `/tmp`, as it is. A failure changes nothing: the folder may be another user's, or read-only.
+/// Removes the rights of other users to a state folder that the user has created. Leaves a folder
+/// with other content, such as `/tmp`, as it is. A failure changes nothing: the folder may be
+/// another user's, or read-only.
 fn make_private(path: &Path) {
-    let Ok(metadata) = path.metadata() else { return };
+    let Ok(metadata) = path.metadata() else {
+        return;
+    };
     let (mode, is_sticky) = (metadata.mode() & 0o777, metadata.mode() & 0o1000 != 0);
     let has = |name: &str| path.join(name).exists();
-    let is_empty = || path.read_dir().is_ok_and(|mut entries| entries.next().is_none());
-    let is_own = || path.ends_with(".glovebox") || has("secret") || has(StateDir::EVENTS_FILE) || is_empty();
+    let is_empty = || {
+        path.read_dir()
+            .is_ok_and(|mut entries| entries.next().is_none())
+    };
+    let is_own =
+        || path.ends_with(".glovebox") || has("secret") || has(StateDir::EVENTS_FILE) || is_empty();
     if mode & 0o077 != 0 && !is_sticky && is_own() {
         let _ = std::fs::set_permissions(path, Permissions::from_mode(mode & 0o700));
     }
@@ -332,7 +393,9 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         // Another open file is another process to the kernel.
-                        let Ok(lock) = state_dir.lock(&id) else { continue };
+                        let Ok(lock) = state_dir.lock(&id) else {
+                            continue;
+                        };
                         assert!(!is_held.swap(true, Ordering::SeqCst), "two holders");
                         assert!(state_dir.is_locked(&id));
                         lock_count.fetch_add(1, Ordering::SeqCst);
@@ -372,14 +435,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir::open(folder.path()).unwrap();
         assert_eq!(state_dir.served_store(), None);
-        let store =
-            |name: &str| ServedStore { name: name.to_owned(), config_file: Some("/etc/g.toml".into()) };
+        let store = |name: &str| ServedStore {
+            name: name.to_owned(),
+            config_file: Some("/etc/g.toml".into()),
+        };
         let server = state_dir.mark_served(&store("postgres://db/a")).unwrap();
         assert_eq!(state_dir.served_store(), Some(store("postgres://db/a")));
         assert!(state_dir.mark_served(&store("another")).unwrap().is_none());
         std::fs::write(folder.path().join(SERVED_STORE_FILE), "postgres://db/b").unwrap();
-        let earlier = ServedStore { name: "postgres://db/b".to_owned(), config_file: None };
-        assert_eq!(state_dir.served_store(), Some(earlier), "as an earlier version writes it");
+        let earlier = ServedStore {
+            name: "postgres://db/b".to_owned(),
+            config_file: None,
+        };
+        assert_eq!(
+            state_dir.served_store(),
+            Some(earlier),
+            "as an earlier version writes it"
+        );
         drop(server);
         assert_eq!(state_dir.served_store(), None);
     }
@@ -408,8 +480,18 @@ mod tests {
         std::os::unix::fs::symlink(folder.path(), folder.path().join("link")).unwrap();
         let lock = state_dir.lock_folder(folder.path()).unwrap();
         assert!(lock.is_some());
-        assert!(state_dir.lock_folder(&folder.path().join("link")).unwrap().is_none());
-        assert!(state_dir.lock_folder(&folder.path().join("state")).unwrap().is_some());
+        assert!(
+            state_dir
+                .lock_folder(&folder.path().join("link"))
+                .unwrap()
+                .is_none()
+        );
+        assert!(
+            state_dir
+                .lock_folder(&folder.path().join("state"))
+                .unwrap()
+                .is_some()
+        );
         drop(lock);
         assert!(state_dir.lock_folder(folder.path()).unwrap().is_some());
     }

@@ -1,4 +1,5 @@
-//! The stores of this machine: files in the state folder, or a PostgreSQL database that several hosts share.
+//! The stores of this machine: files in the state folder, or a PostgreSQL database that several
+//! hosts share.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,15 +8,17 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use conversations::{ConversationLock, ConversationLocks, Conversations, HostError, LockGuard, ProfileStore};
+use conversations::{
+    ConversationLock, ConversationLocks, Conversations, HostError, LockGuard, ProfileStore,
+};
 use engine::events::{EventStore, StoreError};
 use protocol::ConversationId;
 use secrecy::ExposeSecret as _;
 use storage::postgres::{LeaseTiming, PoolUsage, PostgresOptions};
 use storage::schema::{SchemaFile, SchemaMigration, migrate_database};
 use storage::{
-    BlobStore, EncryptedDocuments, PostgresStore, SealedDocuments, SealedError, SealingKey, SqliteAccounts,
-    SqliteOptions,
+    BlobStore, EncryptedDocuments, PostgresStore, SealedDocuments, SealedError, SealingKey,
+    SqliteAccounts, SqliteOptions,
 };
 
 use super::StateDir;
@@ -42,8 +45,8 @@ impl Stores {
         Self::connect(config, state_dir, None, open_blobs(config, state_dir)?).await
     }
 
-    /// Like [`open`](Self::open), to copy conversations of another store into this one. Both may have the same blobs, so that those of
-    /// a copy that failed are kept.
+    /// Like [`open`](Self::open), to copy conversations of another store into this one. Both may
+    /// have the same blobs, so that those of a copy that failed are kept.
     pub(crate) async fn open_target(config: &Config, state_dir: &StateDir) -> anyhow::Result<Self> {
         let blobs = open_blobs(config, state_dir)?.map(BlobStore::without_removal);
         Self::connect(config, state_dir, None, blobs).await
@@ -70,13 +73,28 @@ impl Stores {
             renewal_interval: lease_duration / 3,
             safety_margin: lease_duration / 9,
         };
-        let sqlite = SqliteOptions { durability: config.durability, blobs: blobs.clone() };
-        let options = PostgresOptions { lease_timing, address, blobs, ..PostgresOptions::default() };
+        let sqlite = SqliteOptions {
+            durability: config.durability,
+            blobs: blobs.clone(),
+        };
+        let options = PostgresOptions {
+            lease_timing,
+            address,
+            blobs,
+            ..PostgresOptions::default()
+        };
         let shared = match &config.store.url {
-            Some(url) => Some(Arc::new(PostgresStore::open(url.expose_secret(), options).await?)),
+            Some(url) => Some(Arc::new(
+                PostgresStore::open(url.expose_secret(), options).await?,
+            )),
             None => None,
         };
-        Ok(Self { state_dir: state_dir.clone(), sqlite, lease_duration, shared })
+        Ok(Self {
+            state_dir: state_dir.clone(),
+            sqlite,
+            lease_duration,
+            shared,
+        })
     }
 
     /// Checks that large events can be stored and read, if they are not in the database.
@@ -117,7 +135,10 @@ impl Stores {
     pub(crate) fn locks(&self) -> Arc<dyn ConversationLocks> {
         let state_dir = self.state_dir.clone();
         match &self.shared {
-            Some(shared) => Arc::new(LeasedLocks { state_dir, shared: Arc::clone(shared) }),
+            Some(shared) => Arc::new(LeasedLocks {
+                state_dir,
+                shared: Arc::clone(shared),
+            }),
             None => Arc::new(state_dir),
         }
     }
@@ -130,13 +151,14 @@ impl Stores {
         }
     }
 
-    /// Opens the users and the audit log to read them, even if their file cannot be written. `None` if the state folder never had
-    /// any.
+    /// Opens the users and the audit log to read them, even if their file cannot be written. `None`
+    /// if the state folder never had any.
     pub(crate) async fn accounts_to_read(&self) -> anyhow::Result<Option<Accounts>> {
         match &self.shared {
             Some(shared) => Ok(Some(Accounts::new(shared.accounts()))),
             None if self.has(ACCOUNTS_FILE) => {
-                Accounts::of_file(SqliteAccounts::open_to_read(self.accounts_file()).await).map(Some)
+                Accounts::of_file(SqliteAccounts::open_to_read(self.accounts_file()).await)
+                    .map(Some)
             }
             None => Ok(None),
         }
@@ -151,21 +173,32 @@ impl Stores {
         let key = profiles::load_key(&self.state_dir)?;
         SealedProfiles::from_opened(match &self.shared {
             Some(shared) => shared.documents(key).await,
-            None => SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await,
+            None => {
+                SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await
+            }
         })
     }
 
-    /// Like [`profiles`](Self::profiles). `None` if no settings were ever stored in the state folder.
+    /// Like [`profiles`](Self::profiles). `None` if no settings were ever stored in the state
+    /// folder.
     pub(crate) async fn profiles_if_any(&self) -> anyhow::Result<Option<Arc<dyn ProfileStore>>> {
-        if self.has(profiles::FILE_NAME) { self.profiles().await.map(Some) } else { Ok(None) }
+        if self.has(profiles::FILE_NAME) {
+            self.profiles().await.map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
-    /// Returns the settings and secrets of users without their key. `None` if none were ever stored in the state folder.
-    pub(crate) async fn encrypted_settings_if_any(&self) -> anyhow::Result<Option<EncryptedDocuments>> {
+    /// Returns the settings and secrets of users without their key. `None` if none were ever stored
+    /// in the state folder.
+    pub(crate) async fn encrypted_settings_if_any(
+        &self,
+    ) -> anyhow::Result<Option<EncryptedDocuments>> {
         match &self.shared {
             Some(shared) => Ok(Some(shared.encrypted_documents())),
             None if self.has(profiles::FILE_NAME) => {
-                let opened = EncryptedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME)).await;
+                let opened =
+                    EncryptedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME)).await;
                 opened.map(Some).map_err(profiles::explain)
             }
             None => Ok(None),
@@ -181,7 +214,9 @@ impl Stores {
     pub(crate) async fn settings(&self, key: SealingKey) -> anyhow::Result<SealedDocuments> {
         let opened = match &self.shared {
             Some(shared) => shared.documents(key).await,
-            None => SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await,
+            None => {
+                SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await
+            }
         };
         opened.map_err(profiles::explain)
     }
@@ -201,7 +236,8 @@ impl Stores {
         self.shared.is_some()
     }
 
-    /// Migrates the schema of the configured store. Returns the name and the versions of each of its parts that exist.
+    /// Migrates the schema of the configured store. Returns the name and the versions of each of
+    /// its parts that exist.
     pub(crate) async fn migrate(
         config: &Config,
         state_dir: &StateDir,
@@ -213,7 +249,8 @@ impl Stores {
         ];
         let mut migrations = Vec::new();
         if let Some(url) = &config.store.url {
-            let migration = migrate_database(url.expose_secret(), PostgresOptions::default()).await?;
+            let migration =
+                migrate_database(url.expose_secret(), PostgresOptions::default()).await?;
             return Ok(vec![("the database", migration)]);
         }
         for (name, file) in FILES {
@@ -227,7 +264,8 @@ impl Stores {
 
     /// Returns the locks that keep other processes from running a conversation of either store.
     pub(crate) fn locks_with(&self, other: &Self) -> Arc<dyn ConversationLocks> {
-        // The locks of a database include those of the state folder, which cannot be acquired twice.
+        // The locks of a database include those of the state folder, which cannot be acquired
+        // twice.
         match (&self.shared, &other.shared) {
             _ if self.state_dir.path() != other.state_dir.path() => {
                 Arc::new(BothLocks([self.locks(), other.locks()]))
@@ -237,7 +275,8 @@ impl Stores {
         }
     }
 
-    /// Returns how often this host looks for conversations of hosts that ended. `None` if no other host can have some.
+    /// Returns how often this host looks for conversations of hosts that ended. `None` if no other
+    /// host can have some.
     pub(crate) fn takeover_interval(&self) -> Option<Duration> {
         self.shared.as_ref().map(|_| self.lease_duration / 9)
     }
@@ -247,8 +286,8 @@ impl Stores {
         self.shared.as_ref().map(|shared| shared.pool_usage())
     }
 
-    /// Writes what is queued, and releases the leases of conversations that no longer run. Without this, other hosts wait until
-    /// they expire.
+    /// Writes what is queued, and releases the leases of conversations that no longer run. Without
+    /// this, other hosts wait until they expire.
     pub(crate) async fn close(&self) {
         if let Some(shared) = &self.shared {
             shared.close().await;
@@ -260,7 +299,9 @@ impl Stores {
 fn open_blobs(config: &Config, state_dir: &StateDir) -> anyhow::Result<Option<BlobStore>> {
     Ok(match &config.store.blobs {
         BlobPlace::Default if config.store.url.is_some() => None,
-        BlobPlace::Default => Some(BlobStore::folder(BlobPlace::default_folder(state_dir.path()))),
+        BlobPlace::Default => Some(BlobStore::folder(BlobPlace::default_folder(
+            state_dir.path(),
+        ))),
         BlobPlace::Folder(folder) => Some(BlobStore::folder(folder)),
         BlobPlace::S3(options) => {
             Some(BlobStore::s3(options).context("cannot use the place of blobs (store.blobs)")?)
@@ -268,8 +309,9 @@ fn open_blobs(config: &Config, state_dir: &StateDir) -> anyhow::Result<Option<Bl
     })
 }
 
-/// Locks of conversations in a shared database: a lease, and the lock of this machine, which its programs on other stores look at
-/// before they remove a sandbox. A process of this machine that has stopped, so that its lease has expired, may still hold that.
+/// Locks of conversations in a shared database: a lease, and the lock of this machine, which its
+/// programs on other stores look at before they remove a sandbox. A process of this machine that
+/// has stopped, so that its lease has expired, may still hold that.
 struct LeasedLocks {
     state_dir: StateDir,
     shared: Arc<PostgresStore>,
@@ -277,8 +319,16 @@ struct LeasedLocks {
 
 #[async_trait]
 impl ConversationLocks for LeasedLocks {
-    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
-        let lease = self.shared.leases().acquire(conversation).await.map_err(lease_error)?;
+    async fn lock(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ConversationLock>, HostError> {
+        let lease = self
+            .shared
+            .leases()
+            .acquire(conversation)
+            .await
+            .map_err(lease_error)?;
         let Some(lease) = lease else { return Ok(None) };
         let own = ConversationLocks::lock(&self.state_dir, conversation).await?;
         if own.is_none() && !lease.is_takeover() {
@@ -286,14 +336,20 @@ impl ConversationLocks for LeasedLocks {
         }
         let lost = lease.lost().clone();
         // The lease is dropped last: who acquires it on this machine needs the other lock too.
-        Ok(Some(ConversationLock { guard: Box::new((own.map(|own| own.guard), lease)), lost }))
+        Ok(Some(ConversationLock {
+            guard: Box::new((own.map(|own| own.guard), lease)),
+            lost,
+        }))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
         self.state_dir.lock_folder(folder)
     }
 
-    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
+    async fn locked(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<BTreeSet<ConversationId>, HostError> {
         let leases = self.shared.leases();
         let (held, expired) = (leases.held().await, leases.expired().await);
         let (held, expired) = (held.map_err(lease_error)?, expired.map_err(lease_error)?);
@@ -303,8 +359,15 @@ impl ConversationLocks for LeasedLocks {
         Ok(locked)
     }
 
-    async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, HostError> {
-        self.shared.leases().other_holder(conversation).await.map_err(lease_error)
+    async fn other_holder(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<String>, HostError> {
+        self.shared
+            .leases()
+            .other_holder(conversation)
+            .await
+            .map_err(lease_error)
     }
 
     async fn wait_until_released(&self, conversation: &ConversationId) {
@@ -317,19 +380,33 @@ struct BothLocks([Arc<dyn ConversationLocks>; 2]);
 
 #[async_trait]
 impl ConversationLocks for BothLocks {
-    async fn lock(&self, conversation: &ConversationId) -> Result<Option<ConversationLock>, HostError> {
+    async fn lock(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ConversationLock>, HostError> {
         let [first, second] = &self.0;
-        let Some(first) = first.lock(conversation).await? else { return Ok(None) };
-        let Some(second) = second.lock(conversation).await? else { return Ok(None) };
-        // An append to a store whose lock is lost fails, so that only the user of a lock must watch it.
-        Ok(Some(ConversationLock { guard: Box::new((first.guard, second.guard)), lost: second.lost }))
+        let Some(first) = first.lock(conversation).await? else {
+            return Ok(None);
+        };
+        let Some(second) = second.lock(conversation).await? else {
+            return Ok(None);
+        };
+        // An append to a store whose lock is lost fails, so that only the user of a lock must watch
+        // it.
+        Ok(Some(ConversationLock {
+            guard: Box::new((first.guard, second.guard)),
+            lost: second.lost,
+        }))
     }
 
     fn lock_folder(&self, folder: &Path) -> Result<Option<LockGuard>, HostError> {
         self.0[0].lock_folder(folder)
     }
 
-    async fn locked(&self, conversations: &[ConversationId]) -> Result<BTreeSet<ConversationId>, HostError> {
+    async fn locked(
+        &self,
+        conversations: &[ConversationId],
+    ) -> Result<BTreeSet<ConversationId>, HostError> {
         let [first, second] = &self.0;
         let mut locked = first.locked(conversations).await?;
         locked.extend(second.locked(conversations).await?);

@@ -1,7 +1,8 @@
 //! The operator's configuration with the settings of a user.
 //!
-//! A user chooses less than the operator: an agent that the operator has, a model, lower limits, more confirmation, and secrets.
-//! Runtime, image, network and volumes are the operator's. What is private to the operator is left out.
+//! A user chooses less than the operator: an agent that the operator has, a model, lower limits,
+//! more confirmation, and secrets. Runtime, image, network and volumes are the operator's. What is
+//! private to the operator is left out.
 
 mod sharing;
 #[cfg(test)]
@@ -40,15 +41,31 @@ pub(crate) struct UserConfigs {
 }
 
 impl UserConfigs {
-    /// Combines the operator's configuration with those of other agents. Agents that cannot be used are left out.
+    /// Combines the operator's configuration with those of other agents. Agents that cannot be used
+    /// are left out.
     pub(crate) fn new(operators: Config, others: Vec<Config>, addresses: AddressPolicy) -> Self {
-        let usable = others.into_iter().filter(|config| config.agent.definition.is_ok());
+        let usable = others
+            .into_iter()
+            .filter(|config| config.agent.definition.is_ok());
         let all = usable.chain([operators.clone()]);
-        let agents = all.map(|config| (config.agent.stored_name.clone(), config)).collect();
-        let configured: BTreeSet<_> = operators.llms().filter_map(|llm| llm.model.clone()).collect();
+        let agents = all
+            .map(|config| (config.agent.stored_name.clone(), config))
+            .collect();
+        let configured: BTreeSet<_> = operators
+            .llms()
+            .filter_map(|llm| llm.model.clone())
+            .collect();
         let configured = configured.into_iter().collect();
-        let models = ModelPolicy { addresses, configured, has_budget: operators.max_budget.is_some() };
-        Self { operators, agents, models }
+        let models = ModelPolicy {
+            addresses,
+            configured,
+            has_budget: operators.max_budget.is_some(),
+        };
+        Self {
+            operators,
+            agents,
+            models,
+        }
     }
 
     /// The operator's configuration.
@@ -58,7 +75,13 @@ impl UserConfigs {
 
     /// Names of the models that users can choose.
     pub(crate) fn offered_models(&self) -> Vec<String> {
-        let name = |model: String| if is_scripted_name(&model) { OPERATORS_MODEL.to_owned() } else { model };
+        let name = |model: String| {
+            if is_scripted_name(&model) {
+                OPERATORS_MODEL.to_owned()
+            } else {
+                model
+            }
+        };
         let models: BTreeSet<_> = self.models().iter().cloned().map(name).collect();
         models.into_iter().collect()
     }
@@ -77,19 +100,28 @@ impl UserConfigs {
     pub(crate) fn security_analyzers(&self) -> Vec<String> {
         let has_invariant = self.operators.security.analyzer_url.is_some();
         let invariant = has_invariant.then_some(INVARIANT);
-        invariant.into_iter().chain([DECLARED_RISK]).map(str::to_owned).collect()
+        invariant
+            .into_iter()
+            .chain([DECLARED_RISK])
+            .map(str::to_owned)
+            .collect()
     }
 
-    /// The configuration of a new conversation, with an agent or else that of the user's settings. Without an owner it is the
-    /// operator's own.
+    /// The configuration of a new conversation, with an agent or else that of the user's settings.
+    /// Without an owner it is the operator's own.
     pub(super) fn for_new(
         &self,
         owner: Option<&UserId>,
         profile: &UserProfile,
         agent: Option<&str>,
     ) -> Result<Config, HostError> {
-        let chosen_agent = profile.settings.as_ref().and_then(|settings| chosen(settings.agent.as_deref()));
-        let agent = agent.or(chosen_agent).unwrap_or(&self.operators.agent.stored_name);
+        let chosen_agent = profile
+            .settings
+            .as_ref()
+            .and_then(|settings| chosen(settings.agent.as_deref()));
+        let agent = agent
+            .or(chosen_agent)
+            .unwrap_or(&self.operators.agent.stored_name);
         self.compose(owner, profile, agent, None)
     }
 
@@ -123,12 +155,16 @@ impl UserConfigs {
         tighten_security(&mut config.security, &settings);
         set_author(&mut config.workspace, &settings);
         config.secrets.extend(profile.secrets.clone());
-        profile.git_tokens.iter().for_each(|(provider, token)| add_git_token(&mut config, *provider, token));
+        profile
+            .git_tokens
+            .iter()
+            .for_each(|(provider, token)| add_git_token(&mut config, *provider, token));
         Ok(config)
     }
 
-    /// Sets the user's model. If it lacks a key, sets that of the stored conversation, else the operator's, so that a page that
-    /// always sends the name of a model works without a key. A script does not replace the model that a user has chosen.
+    /// Sets the user's model. If it lacks a key, sets that of the stored conversation, else the
+    /// operator's, so that a page that always sends the name of a model works without a key. A
+    /// script does not replace the model that a user has chosen.
     fn choose_model(
         &self,
         config: &mut Config,
@@ -152,7 +188,11 @@ impl UserConfigs {
                 check_model(config).map_err(|_| error)?;
             }
         }
-        for member in config.team.values_mut().filter(|member| member.llm.is_same_model(&operators)) {
+        for member in config
+            .team
+            .values_mut()
+            .filter(|member| member.llm.is_same_model(&operators))
+        {
             member.llm = config.llm.clone();
         }
         Ok(())
@@ -199,7 +239,10 @@ pub(crate) fn check_model(config: &Config) -> Result<(), HostError> {
 }
 
 fn is_scripted(config: &LlmSettings) -> bool {
-    config.model.as_ref().is_some_and(|model| model.starts_with(SCRIPTED))
+    config
+        .model
+        .as_ref()
+        .is_some_and(|model| model.starts_with(SCRIPTED))
 }
 
 /// `None` for V0's notations of no choice.
@@ -218,8 +261,8 @@ fn lower_limits(config: &mut Config, settings: &UserSettings) {
     config.condenser.default_max_size = settings.condenser_max_size.map(|size| size as usize);
 }
 
-/// Adds what the operator has left open. Confirmation that the operator requires stays as it is: an analyzer of the user would
-/// otherwise reduce it.
+/// Adds what the operator has left open. Confirmation that the operator requires stays as it is: an
+/// analyzer of the user would otherwise reduce it.
 fn tighten_security(security: &mut SecuritySettings, settings: &UserSettings) {
     let required = confirmation_policy(security);
     if required == ConfirmationPolicy::Never {
@@ -254,18 +297,38 @@ fn add_git_token(config: &mut Config, provider: GitProvider, token: &GitToken) {
         GitProvider::EnterpriseSso => return,
     };
     let description = format!("token for {provider}");
-    let secret = Secret { value: token.token.clone(), description };
+    let secret = Secret {
+        value: token.token.clone(),
+        description,
+    };
     config.secrets.entry(variable.to_owned()).or_insert(secret);
     match token.host.as_deref().map(host_name) {
-        None => drop(config.workspace.git_tokens.insert(own_host.to_owned(), token.token.clone())),
+        None => drop(
+            config
+                .workspace
+                .git_tokens
+                .insert(own_host.to_owned(), token.token.clone()),
+        ),
         // The host of Azure DevOps may be the organization.
-        Some(host) if host == own_host || provider == GitProvider::AzureDevOps && !host.contains('.') => {
-            config.workspace.git_tokens.insert(own_host.to_owned(), token.token.clone());
+        Some(host)
+            if host == own_host || provider == GitProvider::AzureDevOps && !host.contains('.') =>
+        {
+            config
+                .workspace
+                .git_tokens
+                .insert(own_host.to_owned(), token.token.clone());
         }
         Some(host) => {
-            let user = if provider == GitProvider::GitLab { "oauth2" } else { "x-access-token" };
+            let user = if provider == GitProvider::GitLab {
+                "oauth2"
+            } else {
+                "x-access-token"
+            };
             let credentials = format!("{user}:{}", token.token.expose_secret());
-            config.workspace.git_tokens.insert(host.to_owned(), SecretString::from(credentials));
+            config
+                .workspace
+                .git_tokens
+                .insert(host.to_owned(), SecretString::from(credentials));
         }
     }
 }

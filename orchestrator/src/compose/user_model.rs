@@ -1,8 +1,8 @@
 //! The model that a user has chosen, within what the operator allows.
 //!
-//! The operator's keys are sent to the operator's address only, and with a budget for models that have a price. A user who chooses
-//! a model of another provider, or another address, has to bring a key. An address of the user is guarded: it must not lead into
-//! the operator's network.
+//! The operator's keys are sent to the operator's address only, and with a budget for models that
+//! have a price. A user who chooses a model of another provider, or another address, has to bring a
+//! key. An address of the user is guarded: it must not lead into the operator's network.
 
 use conversations::InvalidSetting;
 use git_providers::{AddressPolicy, RefusedAddress};
@@ -29,15 +29,19 @@ pub(super) struct ModelPolicy {
     pub has_budget: bool,
 }
 
-/// Returns the operator's model with the user's choices. `stored` is the model of a stored conversation, which the user's choice
-/// replaces.
+/// Returns the operator's model with the user's choices. `stored` is the model of a stored
+/// conversation, which the user's choice replaces.
 pub(super) fn choose(
     operators: &LlmSettings,
     user: &UserSettings,
     stored: Option<&str>,
     policy: &ModelPolicy,
 ) -> Result<LlmSettings, InvalidSetting> {
-    let own_choice = user.llm_model.as_deref().map(str::trim).filter(|model| !model.is_empty());
+    let own_choice = user
+        .llm_model
+        .as_deref()
+        .map(str::trim)
+        .filter(|model| !model.is_empty());
     if own_choice.is_some_and(is_scripted_name) {
         return Err(InvalidSetting::new(
             "llm_model",
@@ -48,9 +52,19 @@ pub(super) fn choose(
     let own_choice = own_choice.filter(|model| *model != OPERATORS_MODEL);
     let model = own_choice.or(stored).map(str::to_owned);
     chosen.model = model.or_else(|| operators.model.clone());
-    let Some(model) = chosen.model.clone().filter(|model| !is_scripted_name(model)) else {
+    let Some(model) = chosen
+        .model
+        .clone()
+        .filter(|model| !is_scripted_name(model))
+    else {
         // Not called, but stored for a model to come.
-        choose_address(&mut chosen.clone(), operators, ANY_MODEL, user, &policy.addresses)?;
+        choose_address(
+            &mut chosen.clone(),
+            operators,
+            ANY_MODEL,
+            user,
+            &policy.addresses,
+        )?;
         return Ok(chosen);
     };
     let is_unchanged = chosen.model == operators.model && user.llm_base_url.is_none();
@@ -59,7 +73,10 @@ pub(super) fn choose(
     }
     if chosen.model != operators.model {
         // The configured price is that of the operator's model.
-        (chosen.provider.input_cost_per_token, chosen.provider.output_cost_per_token) = (None, None);
+        (
+            chosen.provider.input_cost_per_token,
+            chosen.provider.output_cost_per_token,
+        ) = (None, None);
     }
     let is_operators = choose_address(&mut chosen, operators, &model, user, &policy.addresses)?;
     match &user.llm_api_key {
@@ -71,21 +88,30 @@ pub(super) fn choose(
     Ok(chosen)
 }
 
-/// Fails if calls of this model cost the operator an unknown amount, which a budget would not limit.
-fn check_price(chosen: &LlmSettings, model: &str, policy: &ModelPolicy) -> Result<(), InvalidSetting> {
+/// Fails if calls of this model cost the operator an unknown amount, which a budget would not
+/// limit.
+fn check_price(
+    chosen: &LlmSettings,
+    model: &str,
+    policy: &ModelPolicy,
+) -> Result<(), InvalidSetting> {
     let is_limited = !policy.has_budget
-        || policy.configured.iter().any(|configured| configured == model)
+        || policy
+            .configured
+            .iter()
+            .any(|configured| configured == model)
         || llm::is_price_known(&chosen.provider_config(model));
     if is_limited {
         return Ok(());
     }
-    let problem =
-        format!("{model} has no known price, which this server's budget needs: bring a key of your own");
+    let problem = format!(
+        "{model} has no known price, which this server's budget needs: bring a key of your own"
+    );
     Err(InvalidSetting::new("llm_model", problem))
 }
 
-/// Sets the address that the user has chosen, and removes the operator's keys if it is another server's. Returns whether it is the
-/// operator's.
+/// Sets the address that the user has chosen, and removes the operator's keys if it is another
+/// server's. Returns whether it is the operator's.
 fn choose_address(
     chosen: &mut LlmSettings,
     operators: &LlmSettings,
@@ -100,45 +126,67 @@ fn choose_address(
     if !is_operators {
         chosen.remove_credentials(user.llm_base_url.clone());
         check_address(chosen, model, addresses)?;
-        // The address of a known provider needs no guard, which would bypass the proxies of this machine.
+        // The address of a known provider needs no guard, which would bypass the proxies of this
+        // machine.
         let is_known = chosen.provider_config(model).base_url.is_none();
         chosen.provider.connection_guard = (!is_known).then(|| guard(addresses));
     }
     Ok(is_operators)
 }
 
-/// Whether requests to this model go to the server that the operator has configured, and there below the configured path: behind
-/// other paths may be other services.
+/// Whether requests to this model go to the server that the operator has configured, and there
+/// below the configured path: behind other paths may be other services.
 fn is_operators_address(operators: &LlmSettings, chosen: &LlmSettings, model: &str) -> bool {
-    let own_model = match operators.model.as_deref().filter(|model| !is_scripted_name(model)) {
+    let own_model = match operators
+        .model
+        .as_deref()
+        .filter(|model| !is_scripted_name(model))
+    {
         Some(own_model) => own_model,
         None if operators.provider.base_url.is_some() => model,
         None => return false,
     };
     let own = llm::request_url(&operators.provider_config(own_model));
     let theirs = llm::request_url(&chosen.provider_config(model));
-    let (Ok(own), Ok(theirs)) = (own, theirs) else { return false };
+    let (Ok(own), Ok(theirs)) = (own, theirs) else {
+        return false;
+    };
     // Of the same model, since the paths below the base differ.
-    let is_same = llm::request_url(&operators.provider_config(model)).is_ok_and(|url| url == theirs);
+    let is_same =
+        llm::request_url(&operators.provider_config(model)).is_ok_and(|url| url == theirs);
     own.origin() == theirs.origin() && (is_same || is_below_base(operators, &theirs))
 }
 
-/// Whether a URL is below the configured one, also for servers that decode a path before they normalize it.
+/// Whether a URL is below the configured one, also for servers that decode a path before they
+/// normalize it.
 fn is_below_base(operators: &LlmSettings, url: &Url) -> bool {
-    let Some(Ok(base)) = operators.provider.base_url.as_deref().map(|base| base.trim().parse::<Url>()) else {
+    let Some(Ok(base)) = operators
+        .provider
+        .base_url
+        .as_deref()
+        .map(|base| base.trim().parse::<Url>())
+    else {
         return false;
     };
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "/-_.".contains(char);
     let below = url.path().strip_prefix(base.path().trim_end_matches('/'));
-    let is_below = below
-        .is_some_and(|below| below.starts_with('/') && below.chars().all(is_plain) && !below.contains(".."));
+    let is_below = below.is_some_and(|below| {
+        below.starts_with('/') && below.chars().all(is_plain) && !below.contains("..")
+    });
     is_below && url.query() == base.query()
 }
 
-fn check_address(chosen: &LlmSettings, model: &str, addresses: &AddressPolicy) -> Result<(), InvalidSetting> {
+fn check_address(
+    chosen: &LlmSettings,
+    model: &str,
+    addresses: &AddressPolicy,
+) -> Result<(), InvalidSetting> {
     let invalid = |problem: String| InvalidSetting::new("llm_base_url", problem);
-    let url = llm::request_url(&chosen.provider_config(model)).map_err(|error| invalid(error.to_string()))?;
-    addresses.check_url(&url).map_err(|error| invalid(error.to_string()))
+    let url = llm::request_url(&chosen.provider_config(model))
+        .map_err(|error| invalid(error.to_string()))?;
+    addresses
+        .check_url(&url)
+        .map_err(|error| invalid(error.to_string()))
 }
 
 fn guard(addresses: &AddressPolicy) -> llm::ConnectionGuard {
@@ -155,15 +203,26 @@ mod tests {
     use crate::config::{Config, Overrides};
 
     fn operators(model: &str, base_url: Option<&str>) -> LlmSettings {
-        let base_url = base_url.map(|url| format!("base_url = '{url}'\n")).unwrap_or_default();
-        load(&format!("[llm]\nmodel = '{model}'\napi_key = 'key-operator'\n{base_url}"))
+        let base_url = base_url
+            .map(|url| format!("base_url = '{url}'\n"))
+            .unwrap_or_default();
+        load(&format!(
+            "[llm]\nmodel = '{model}'\napi_key = 'key-operator'\n{base_url}"
+        ))
     }
 
     fn load(text: &str) -> LlmSettings {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         std::fs::write(file.path(), text).unwrap();
-        let overrides = Overrides { config_file: Some(file.path().to_owned()), ..Default::default() };
-        Config::load(&overrides, |name| (name == "HOME").then(|| "/nowhere".to_owned())).unwrap().llm
+        let overrides = Overrides {
+            config_file: Some(file.path().to_owned()),
+            ..Default::default()
+        };
+        Config::load(&overrides, |name| {
+            (name == "HOME").then(|| "/nowhere".to_owned())
+        })
+        .unwrap()
+        .llm
     }
 
     fn user(model: Option<&str>, base_url: Option<&str>, key: Option<&str>) -> UserSettings {
@@ -178,11 +237,23 @@ mod tests {
     /// Returns the model, the key and whether the connections are guarded.
     fn chosen(operators: &LlmSettings, user: &UserSettings) -> (String, Option<String>, bool) {
         let chosen = choose(operators, user, None, &ModelPolicy::default()).unwrap();
-        let key = chosen.provider.api_key.as_ref().map(|key| key.expose_secret().to_owned());
-        (chosen.model.clone().unwrap(), key, chosen.provider.connection_guard.is_some())
+        let key = chosen
+            .provider
+            .api_key
+            .as_ref()
+            .map(|key| key.expose_secret().to_owned());
+        (
+            chosen.model.clone().unwrap(),
+            key,
+            chosen.provider.connection_guard.is_some(),
+        )
     }
 
-    fn expected(model: &str, key: Option<&str>, is_guarded: bool) -> (String, Option<String>, bool) {
+    fn expected(
+        model: &str,
+        key: Option<&str>,
+        is_guarded: bool,
+    ) -> (String, Option<String>, bool) {
         (model.to_owned(), key.map(str::to_owned), is_guarded)
     }
 
@@ -190,23 +261,47 @@ mod tests {
     fn operators_key_is_sent_to_the_operators_address_only() {
         let proxy = operators("openai/a", Some("http://127.0.0.1:4000/v1"));
         let own = Some("key-operator");
-        assert_eq!(chosen(&proxy, &user(None, None, None)), expected("openai/a", own, false));
-        assert_eq!(chosen(&proxy, &user(Some("openai/b"), None, None)), expected("openai/b", own, false));
-        for same in ["http://127.0.0.1:4000/v1", "http://127.0.0.1:4000/v1/", "http://127.0.0.1:4000/v1/beta"]
-        {
+        assert_eq!(
+            chosen(&proxy, &user(None, None, None)),
+            expected("openai/a", own, false)
+        );
+        assert_eq!(
+            chosen(&proxy, &user(Some("openai/b"), None, None)),
+            expected("openai/b", own, false)
+        );
+        for same in [
+            "http://127.0.0.1:4000/v1",
+            "http://127.0.0.1:4000/v1/",
+            "http://127.0.0.1:4000/v1/beta",
+        ] {
             let chosen = chosen(&proxy, &user(None, Some(same), None));
             assert_eq!(chosen, expected("openai/a", own, false), "{same}");
         }
         let other = Some("https://models.example/v1");
-        assert_eq!(chosen(&proxy, &user(None, other, None)), expected("openai/a", None, true));
-        assert_eq!(chosen(&proxy, &user(None, other, Some("k"))), expected("openai/a", Some("k"), true));
+        assert_eq!(
+            chosen(&proxy, &user(None, other, None)),
+            expected("openai/a", None, true)
+        );
+        assert_eq!(
+            chosen(&proxy, &user(None, other, Some("k"))),
+            expected("openai/a", Some("k"), true)
+        );
 
         let provider = operators("openai/a", None);
-        assert_eq!(chosen(&provider, &user(Some("openai/b"), None, None)), expected("openai/b", own, false));
+        assert_eq!(
+            chosen(&provider, &user(Some("openai/b"), None, None)),
+            expected("openai/b", own, false)
+        );
         let other = user(Some("anthropic/c"), None, None);
-        assert_eq!(chosen(&provider, &other), expected("anthropic/c", None, false));
+        assert_eq!(
+            chosen(&provider, &other),
+            expected("anthropic/c", None, false)
+        );
         // On the operator's own machine.
-        assert_eq!(chosen(&provider, &user(Some("ollama/c"), None, None)), expected("ollama/c", None, true));
+        assert_eq!(
+            chosen(&provider, &user(Some("ollama/c"), None, None)),
+            expected("ollama/c", None, true)
+        );
     }
 
     #[test]
@@ -227,15 +322,27 @@ mod tests {
             assert_eq!(error.field, "llm_base_url", "{base_url}: {error}");
         }
         let addresses = AddressPolicy::new(["10.0.0.0/8".parse().unwrap()]);
-        let allowed = ModelPolicy { addresses, ..ModelPolicy::default() };
-        choose(&operators, &user(None, Some("http://10.0.0.1"), Some("k")), None, &allowed).unwrap();
+        let allowed = ModelPolicy {
+            addresses,
+            ..ModelPolicy::default()
+        };
+        choose(
+            &operators,
+            &user(None, Some("http://10.0.0.1"), Some("k")),
+            None,
+            &allowed,
+        )
+        .unwrap();
     }
 
     #[test]
     fn operators_key_is_sent_below_the_operators_path_only() {
         let proxy = operators("openai/a", Some("http://127.0.0.1:4000/team/v1"));
         let addresses = AddressPolicy::new(["127.0.0.0/8".parse().unwrap()]);
-        let policy = ModelPolicy { addresses, ..ModelPolicy::default() };
+        let policy = ModelPolicy {
+            addresses,
+            ..ModelPolicy::default()
+        };
         for path in [
             "",
             "/other",
@@ -259,7 +366,11 @@ mod tests {
             "[llm]\nmodel = 'openai/own'\napi_key = 'k'\ninput_cost_per_token = 1e-6\noutput_cost_per_token = 1e-6\n",
         );
         let configured = vec!["openai/own".to_owned(), "openai/other".to_owned()];
-        let policy = ModelPolicy { configured, has_budget: true, ..ModelPolicy::default() };
+        let policy = ModelPolicy {
+            configured,
+            has_budget: true,
+            ..ModelPolicy::default()
+        };
         let choose = |model, key| choose(&proxy, &user(Some(model), None, key), None, &policy);
         for (model, used) in [
             (" openai/own\n", "openai/own"),
@@ -279,18 +390,30 @@ mod tests {
         let scripted = operators("scripted:/a", None);
         let other = user(Some("scripted:/etc/passwd"), None, None);
         assert!(choose(&scripted, &other, None, &ModelPolicy::default()).is_err());
-        assert_eq!(chosen(&scripted, &user(None, None, Some("k"))).0, "scripted:/a");
+        assert_eq!(
+            chosen(&scripted, &user(None, None, Some("k"))).0,
+            "scripted:/a"
+        );
         // The key of a scripted model is for no provider.
-        assert_eq!(chosen(&scripted, &user(Some("openai/a"), None, None)), expected("openai/a", None, false));
+        assert_eq!(
+            chosen(&scripted, &user(Some("openai/a"), None, None)),
+            expected("openai/a", None, false)
+        );
     }
 
     #[test]
     fn users_model_replaces_that_of_a_stored_conversation() {
         let operators = operators("openai/a", None);
-        let choose =
-            |user| choose(&operators, &user, Some("openai/b"), &ModelPolicy::default()).unwrap().model;
+        let choose = |user| {
+            choose(&operators, &user, Some("openai/b"), &ModelPolicy::default())
+                .unwrap()
+                .model
+        };
         assert_eq!(choose(user(None, None, None)).as_deref(), Some("openai/b"));
-        assert_eq!(choose(user(Some("openai/c"), None, None)).as_deref(), Some("openai/c"));
+        assert_eq!(
+            choose(user(Some("openai/c"), None, None)).as_deref(),
+            Some("openai/c")
+        );
     }
 
     #[test]
@@ -303,6 +426,9 @@ mod tests {
         let provider = operators("openai/a", None);
         assert!(key(&provider, "openai/b"));
         assert!(!key(&provider, "anthropic/c"));
-        assert!(key(&operators("openai/a", Some("http://127.0.0.1:4000")), "anthropic/c"));
+        assert!(key(
+            &operators("openai/a", Some("http://127.0.0.1:4000")),
+            "anthropic/c"
+        ));
     }
 }

@@ -21,7 +21,11 @@ const TOOLS: [(ToolName, &str, bool); 9] = [
     (ToolName::StrReplaceEditor, "enable_editor", true),
     (ToolName::Think, "enable_think", true),
     (ToolName::TaskTracker, "enable_plan_mode", true),
-    (ToolName::RequestCondensation, "enable_condensation_request", false),
+    (
+        ToolName::RequestCondensation,
+        "enable_condensation_request",
+        false,
+    ),
     (ToolName::Finish, "enable_finish", true),
 ];
 
@@ -38,9 +42,11 @@ const BUILT_IN_AGENTS: [&str; 6] = [
 /// An agent as configured.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentSettings {
-    /// Name in a conversation's log, which is valid in any folder: its name, or the absolute path of its file.
+    /// Name in a conversation's log, which is valid in any folder: its name, or the absolute path
+    /// of its file.
     pub stored_name: String,
-    /// The agent, or why it cannot be used. The error is reported when the agent is used, not when it is configured.
+    /// The agent, or why it cannot be used. The error is reported when the agent is used, not when
+    /// it is configured.
     pub definition: Result<AgentDefinition, String>,
     /// Description for agents that delegate tasks.
     pub description: String,
@@ -68,7 +74,8 @@ pub(super) struct AgentFolders<'a> {
     pub(super) untrusted: Option<&'a Path>,
     /// The user's decisions about other files.
     pub(super) trust: &'a TrustStore,
-    /// Whether the user's own configuration has a section for the agent, which no file of the current folder replaces.
+    /// Whether the user's own configuration has a section for the agent, which no file of the
+    /// current folder replaces.
     pub(super) has_own_section: bool,
 }
 
@@ -78,16 +85,17 @@ impl AgentSettings {
         self.stored_name == AgentDefinition::DUMMY
     }
 
-    /// Reads the agent of this name. A name with a slash or the suffix `.md` is the path of a file. `settings` include the
-    /// keys of its `section`.
+    /// Reads the agent of this name. A name with a slash or the suffix `.md` is the path of a file.
+    /// `settings` include the keys of its `section`.
     pub(super) fn read(
         name: &str,
         settings: &Settings,
         section: Option<&Settings>,
         folders: &AgentFolders<'_>,
     ) -> Self {
-        let enabled =
-            TOOLS.iter().filter(|(_, key, default)| settings.flag("agent", key).unwrap_or(*default));
+        let enabled = TOOLS
+            .iter()
+            .filter(|(_, key, default)| settings.flag("agent", key).unwrap_or(*default));
         let mut tools: Vec<_> = enabled.map(|(tool, ..)| *tool).collect();
         // The two editors exclude each other.
         if tools.contains(&ToolName::EditFile) {
@@ -100,14 +108,23 @@ impl AgentSettings {
             delegates: settings.list("agent", "delegates"),
             has_own_delegates: section.is_some_and(|section| section.has("agent", "delegates")),
             model: settings.text("agent", "llm_config"),
-            has_prompt_extensions: settings.flag("agent", "enable_prompt_extensions").unwrap_or(true),
-            disabled_microagents: settings.list("agent", "disabled_microagents").into_iter().collect(),
+            has_prompt_extensions: settings
+                .flag("agent", "enable_prompt_extensions")
+                .unwrap_or(true),
+            disabled_microagents: settings
+                .list("agent", "disabled_microagents")
+                .into_iter()
+                .collect(),
             file: None,
             restricted: None,
         };
         let is_built_in = BUILT_IN_AGENTS.contains(&name);
         if let Some(path) = find_file(name, folders).filter(|_| !is_built_in) {
-            read.stored_name = path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string();
+            read.stored_name = path
+                .canonicalize()
+                .unwrap_or_else(|_| path.clone())
+                .display()
+                .to_string();
             read.definition =
                 read_file(&path, &tools, settings, folders).map(|(file, trusted, restricted)| {
                     (read.file, read.restricted) = (trusted, restricted);
@@ -129,12 +146,15 @@ impl AgentSettings {
                 own_agents(folders).display()
             ));
         }
-        if let (Ok(definition), Some(false)) = (&mut read.definition, settings.flag("core", "enable_browser"))
-        {
+        if let (Ok(definition), Some(false)) = (
+            &mut read.definition,
+            settings.flag("core", "enable_browser"),
+        ) {
             definition.tools.retain(|tool| *tool != ToolName::Browser);
             if definition.required.contains(&ToolName::Browser) {
-                let text =
-                    format!("the agent {name} works in a browser, which core.enable_browser = false forbids");
+                let text = format!(
+                    "the agent {name} works in a browser, which core.enable_browser = false forbids"
+                );
                 read.definition = Err(text);
             }
         }
@@ -148,13 +168,28 @@ pub(super) fn resolve_delegates(config: &mut Config) {
         .team
         .iter()
         .map(|(name, member)| {
-            let AgentSettings { definition, description, .. } = &member.agent;
-            let delegate = DelegateAgent { name: name.clone(), description: description.clone() };
-            (name.clone(), definition.as_ref().map(|_| delegate).map_err(String::clone))
+            let AgentSettings {
+                definition,
+                description,
+                ..
+            } = &member.agent;
+            let delegate = DelegateAgent {
+                name: name.clone(),
+                description: description.clone(),
+            };
+            (
+                name.clone(),
+                definition.as_ref().map(|_| delegate).map_err(String::clone),
+            )
         })
         .collect();
     let too_many = || Err(format!("tasks go to at most {MAX_DELEGATES} agents"));
-    for agent in config.team.values_mut().map(|member| &mut member.agent).chain([&mut config.agent]) {
+    for agent in config
+        .team
+        .values_mut()
+        .map(|member| &mut member.agent)
+        .chain([&mut config.agent])
+    {
         let delegates: Result<_, String> = agent
             .delegates
             .iter()
@@ -162,7 +197,9 @@ pub(super) fn resolve_delegates(config: &mut Config) {
             .collect();
         match (&mut agent.definition, delegates) {
             (Ok(definition), Ok(delegates)) => definition.delegates = delegates,
-            (definition @ Ok(_), Err(error)) => *definition = Err(format!("agent.delegates: {error}")),
+            (definition @ Ok(_), Err(error)) => {
+                *definition = Err(format!("agent.delegates: {error}"))
+            }
             (Err(_), _) => {}
         }
     }
@@ -174,8 +211,8 @@ pub(super) fn section_name(name: &str) -> &str {
     file.strip_suffix(".md").unwrap_or(file)
 }
 
-/// The file of an agent: the named one, else the user's own, else that of the current folder unless the user's own
-/// configuration has a section for the agent. `None` if there is no file.
+/// The file of an agent: the named one, else the user's own, else that of the current folder unless
+/// the user's own configuration has a section for the agent. `None` if there is no file.
 fn find_file(name: &str, folders: &AgentFolders<'_>) -> Option<PathBuf> {
     if name.contains('/') || name.ends_with(".md") {
         return Some(name.into());
@@ -183,7 +220,9 @@ fn find_file(name: &str, folders: &AgentFolders<'_>) -> Option<PathBuf> {
     let file = format!("{name}.md");
     let folder_agents = (!folders.has_own_section).then(|| FOLDER_AGENTS.into());
     let candidates = std::iter::once(own_agents(folders)).chain(folder_agents);
-    candidates.map(|folder| folder.join(&file)).find(|path| path.is_file())
+    candidates
+        .map(|folder| folder.join(&file))
+        .find(|path| path.is_file())
 }
 
 /// Agents of the current folder.
@@ -193,8 +232,8 @@ fn own_agents(folders: &AgentFolders<'_>) -> PathBuf {
     folders.state_dir.join("agents")
 }
 
-/// Reads a file. Drops the fields that need trust, unless the file is the user's own or trusted. Returns the agent, the file
-/// if it takes full effect, and the file if it does not.
+/// Reads a file. Drops the fields that need trust, unless the file is the user's own or trusted.
+/// Returns the agent, the file if it takes full effect, and the file if it does not.
 fn read_file(
     path: &Path,
     tools: &[ToolName],
@@ -219,15 +258,26 @@ fn read_file(
     let text = input_file::to_text(content).map_err(failed)?;
     let shown = path.display().to_string();
     let mut file = AgentFile::parse(&shown, &text, tools).map_err(|error| error.to_string())?;
-    // Both paths must be in the folder: a link in a repository may point to one of the user's own agents.
-    let is_own =
-        path.starts_with(&own) && own.canonicalize().is_ok_and(|folder| fingerprint.path.starts_with(folder));
-    let verdict = if is_own { Some(Verdict::Trusted) } else { folders.trust.verdict(&fingerprint) };
+    // Both paths must be in the folder: a link in a repository may point to one of the user's own
+    // agents.
+    let is_own = path.starts_with(&own)
+        && own
+            .canonicalize()
+            .is_ok_and(|folder| fingerprint.path.starts_with(folder));
+    let verdict = if is_own {
+        Some(Verdict::Trusted)
+    } else {
+        folders.trust.verdict(&fingerprint)
+    };
     if verdict == Some(Verdict::Trusted) {
         return Ok((file, Some(fingerprint), None));
     }
     let removed = retain_untrusted(&mut file, settings);
-    Ok((file, None, RestrictedFile::new(fingerprint, removed, verdict)))
+    Ok((
+        file,
+        None,
+        RestrictedFile::new(fingerprint, removed, verdict),
+    ))
 }
 
 /// Removes the fields that an untrusted file may not set. Returns their names.
@@ -237,7 +287,11 @@ fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
         removed.push("model".to_owned());
     }
     // Delegates may use models that cost more.
-    if file.delegates.take().is_some_and(|delegates| !delegates.is_empty()) {
+    if file
+        .delegates
+        .take()
+        .is_some_and(|delegates| !delegates.is_empty())
+    {
         removed.push("delegates".to_owned());
     }
     let is_disabled = |tool: &ToolName| is_disabled(*tool, settings);
@@ -250,7 +304,8 @@ fn retain_untrusted(file: &mut AgentFile, settings: &Settings) -> Vec<String> {
     removed
 }
 
-/// Whether the configuration turns a tool off. Tools without a key of their own, such as `grep`, run commands.
+/// Whether the configuration turns a tool off. Tools without a key of their own, such as `grep`,
+/// run commands.
 fn is_disabled(tool: ToolName, settings: &Settings) -> bool {
     let key = TOOLS.iter().find(|(known, ..)| *known == tool);
     let (key, default) = key.map_or(("enable_cmd", true), |(_, key, default)| (*key, *default));
@@ -259,7 +314,8 @@ fn is_disabled(tool: ToolName, settings: &Settings) -> bool {
 
 /// Whether a built-in agent has no tools that these settings turn off.
 pub(super) fn is_narrower(name: &str, settings: &Settings) -> bool {
-    let has_disabled = |agent: AgentDefinition| agent.tools.iter().any(|tool| is_disabled(*tool, settings));
+    let has_disabled =
+        |agent: AgentDefinition| agent.tools.iter().any(|tool| is_disabled(*tool, settings));
     match name {
         AgentDefinition::CODE_ACT => true,
         // Its script runs commands even if they are turned off.
@@ -268,7 +324,8 @@ pub(super) fn is_narrower(name: &str, settings: &Settings) -> bool {
     }
 }
 
-/// Definition of a built-in agent. `None` for CodeActAgent, which is configurable, and for unknown names.
+/// Definition of a built-in agent. `None` for CodeActAgent, which is configurable, and for unknown
+/// names.
 fn built_in(name: &str) -> Option<AgentDefinition> {
     Some(match name {
         AgentDefinition::READ_ONLY => AgentDefinition::read_only(),
@@ -288,13 +345,16 @@ fn from_section(
     folders: &AgentFolders<'_>,
 ) -> Result<AgentDefinition, String> {
     let prompt_file = settings.text("agent", "system_prompt_filename");
-    let prompt = prompt_file.as_deref().map_or(Some(Prompt::Unattended), Prompt::by_v0_name);
-    let mut definition =
-        built_in(name).unwrap_or_else(|| AgentDefinition::code_act(prompt.unwrap_or_default(), tools));
+    let prompt = prompt_file
+        .as_deref()
+        .map_or(Some(Prompt::Unattended), Prompt::by_v0_name);
+    let mut definition = built_in(name)
+        .unwrap_or_else(|| AgentDefinition::code_act(prompt.unwrap_or_default(), tools));
     name.clone_into(&mut definition.name);
     if let (None, Some(file)) = (prompt, prompt_file) {
         let text = read_prompt(Path::new(&file), folders.untrusted);
-        definition.prompt = text.map_err(|error| format!("agent.system_prompt_filename: {error}"))?;
+        definition.prompt =
+            text.map_err(|error| format!("agent.system_prompt_filename: {error}"))?;
     }
     Ok(definition)
 }
@@ -305,5 +365,7 @@ fn read_prompt(path: &Path, untrusted: Option<&Path>) -> Result<String, String> 
         Some((folder, path)) => input_file::read_beneath(folder, path, MAX_AGENT_FILE_BYTES),
         None => input_file::read_named(path, MAX_AGENT_FILE_BYTES),
     };
-    content.and_then(input_file::to_text).map_err(|error| format!("cannot read {}: {error}", path.display()))
+    content
+        .and_then(input_file::to_text)
+        .map_err(|error| format!("cannot read {}: {error}", path.display()))
 }

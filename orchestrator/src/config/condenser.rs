@@ -23,10 +23,15 @@ pub(crate) struct CondenserSettings {
 }
 
 impl CondenserSettings {
-    /// Reads the section and the groups of its models. `settings` include the keys of the agent's section.
+    /// Reads the section and the groups of its models. `settings` include the keys of the agent's
+    /// section.
     pub(super) fn read(settings: &Settings, file: &ConfigFile) -> Result<Self, ConfigError> {
-        let is_default_enabled = settings.flag("core", "enable_default_condenser").unwrap_or(true);
-        let section = settings.table("agent", "condenser").unwrap_or_else(|| settings.section("condenser"));
+        let is_default_enabled = settings
+            .flag("core", "enable_default_condenser")
+            .unwrap_or(true);
+        let section = settings
+            .table("agent", "condenser")
+            .unwrap_or_else(|| settings.section("condenser"));
         if section.is_empty() {
             return Ok(Self {
                 chosen: None,
@@ -37,13 +42,21 @@ impl CondenserSettings {
         }
         let chosen: CondenserConfig = serde_json::from_value(Value::Object(section))
             .map_err(|error| ConfigError::Condenser(error.to_string()))?;
-        chosen.check().map_err(|error| ConfigError::Condenser(error.to_string()))?;
+        chosen
+            .check()
+            .map_err(|error| ConfigError::Condenser(error.to_string()))?;
         let mut llms = BTreeMap::new();
         for name in chosen.llm_configs() {
-            let missing = || ConfigError::Condenser(format!("llm_config: there is no [llm.{name}]"));
+            let missing =
+                || ConfigError::Condenser(format!("llm_config: there is no [llm.{name}]"));
             let group = file.group("llm", name).ok_or_else(missing)?;
             llms.insert(name.to_owned(), LlmSettings::from_group(settings, group));
         }
-        Ok(Self { chosen: Some(chosen), is_default_enabled, default_max_size: None, llms })
+        Ok(Self {
+            chosen: Some(chosen),
+            is_default_enabled,
+            default_max_size: None,
+            llms,
+        })
     }
 }

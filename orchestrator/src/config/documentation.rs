@@ -1,5 +1,5 @@
-//! Tests that `docs/configuration.md` lists every key, with the kind of its value, its default, and what an untrusted file may
-//! set.
+//! Tests that `docs/configuration.md` lists every key, with the kind of its value, its default, and
+//! what an untrusted file may set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,11 +66,21 @@ fn tables_of_keys_are_what_the_program_reads() {
             6,
             "a row of {section} is: key, value, default, folder, description: {cells:?}"
         );
-        format!("{section} {}: {} ({})", cells[0], cells[1].trim_matches('`'), cells[3].trim_matches('`'))
+        format!(
+            "{section} {}: {} ({})",
+            cells[0],
+            cells[1].trim_matches('`'),
+            cells[3].trim_matches('`')
+        )
     });
     let actual = keys::all().filter(|key| key.has_effect).map(|key| {
         let value = value(key.kind).trim_matches('`');
-        format!("{} {}: {value} ({})", key.section, key.name, folder_may_set(key).trim_matches('`'))
+        format!(
+            "{} {}: {value} ({})",
+            key.section,
+            key.name,
+            folder_may_set(key).trim_matches('`')
+        )
     });
     assert_same(&documented.collect(), &actual.collect());
 }
@@ -85,16 +95,18 @@ fn keys_without_effect_are_listed() {
             .map(move |name| format!("{section} {}", name.trim_matches('`')))
             .collect::<Vec<_>>()
     });
-    let actual = keys::all().filter(|key| !key.has_effect).map(|key| format!("{} {}", key.section, key.name));
+    let actual = keys::all()
+        .filter(|key| !key.has_effect)
+        .map(|key| format!("{} {}", key.section, key.name));
     assert_same(&documented.collect(), &actual.collect());
 }
 
-/// Defaults that the table describes because no single value of the key is the default, and defaults of keys whose effect
-/// [`resolve`] does not show.
+/// Defaults that the table describes because no single value of the key is the default, and
+/// defaults of keys whose effect [`resolve`] does not show.
 fn described_defaults() -> BTreeMap<(&'static str, &'static str), String> {
     let remote = RemoteRuntimeConfig::new("http://h".parse().unwrap(), String::new().into());
-    let [analyzer, model_analyzer] =
-        [compose::ANALYZER_TIMEOUT, compose::MODEL_ANALYZER_TIMEOUT].map(|timeout| timeout.as_secs());
+    let [analyzer, model_analyzer] = [compose::ANALYZER_TIMEOUT, compose::MODEL_ANALYZER_TIMEOUT]
+        .map(|timeout| timeout.as_secs());
     BTreeMap::from([
         (("core", "max_budget_per_task"), "none".to_owned()),
         (("llm", "base_url"), "the provider's".to_owned()),
@@ -106,22 +118,46 @@ fn described_defaults() -> BTreeMap<(&'static str, &'static str), String> {
         (("llm", "input_cost_per_token"), "by model".to_owned()),
         (("llm", "output_cost_per_token"), "by model".to_owned()),
         (("llm", "seed"), String::new()),
-        (("llm", "log_completions_folder"), "`completions` in the state folder".to_owned()),
+        (
+            ("llm", "log_completions_folder"),
+            "`completions` in the state folder".to_owned(),
+        ),
         (("llm", "for_routing"), "false".to_owned()),
         (("agent", "codeact_enable_jupyter"), String::new()),
         (("agent", "codeact_enable_browsing"), String::new()),
         (("agent", "codeact_enable_llm_editor"), String::new()),
-        (("agent", "enable_som_visual_browsing"), "`false`; `true` for `VisualBrowsingAgent`".to_owned()),
+        (
+            ("agent", "enable_som_visual_browsing"),
+            "`false`; `true` for `VisualBrowsingAgent`".to_owned(),
+        ),
         (("condenser", "attention_window"), "by type".to_owned()),
         (("condenser", "llm_config"), "the agent's model".to_owned()),
-        (("sandbox", "base_container_image"), sandbox::DEFAULT_IMAGE.to_owned()),
+        (
+            ("sandbox", "base_container_image"),
+            sandbox::DEFAULT_IMAGE.to_owned(),
+        ),
         (("sandbox", "platform"), "the engine's".to_owned()),
         (("sandbox", "cuda_visible_devices"), "all".to_owned()),
-        (("sandbox", "ssh_unknown_hosts"), "`ask` at a terminal, else `refuse`".to_owned()),
-        (("sandbox", "remote_runtime_init_timeout"), remote.init_timeout.as_secs().to_string()),
-        (("sandbox", "remote_runtime_api_timeout"), remote.api_timeout.as_secs().to_string()),
-        (("sandbox", "remote_runtime_resource_factor"), remote.resource_factor.to_string()),
-        (("mcp", "max_listed_tool_tokens"), "a tenth of the window".to_owned()),
+        (
+            ("sandbox", "ssh_unknown_hosts"),
+            "`ask` at a terminal, else `refuse`".to_owned(),
+        ),
+        (
+            ("sandbox", "remote_runtime_init_timeout"),
+            remote.init_timeout.as_secs().to_string(),
+        ),
+        (
+            ("sandbox", "remote_runtime_api_timeout"),
+            remote.api_timeout.as_secs().to_string(),
+        ),
+        (
+            ("sandbox", "remote_runtime_resource_factor"),
+            remote.resource_factor.to_string(),
+        ),
+        (
+            ("mcp", "max_listed_tool_tokens"),
+            "a tenth of the window".to_owned(),
+        ),
         (("store", "blobs"), "`blobs` in the state folder".to_owned()),
         (
             ("security", "security_analyzer_timeout"),
@@ -148,12 +184,16 @@ fn required_settings(section: &str, name: &str) -> &'static str {
 fn resolve(settings: &str) -> String {
     let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
     std::fs::write(file.path(), settings).unwrap();
-    let overrides = Overrides { config_file: Some(file.path().to_owned()), ..Default::default() };
+    let overrides = Overrides {
+        config_file: Some(file.path().to_owned()),
+        ..Default::default()
+    };
     let variable = |name: &str| (name == "HOME").then(|| "/nowhere".to_owned());
     match Config::load(&overrides, variable) {
         Ok(mut config) => {
-            let requests: Vec<_> =
-                compose::provider_models(&config).map(|(_, llm)| format!("{llm:?}")).collect();
+            let requests: Vec<_> = compose::provider_models(&config)
+                .map(|(_, llm)| format!("{llm:?}"))
+                .collect();
             let logs_completions = config.llm.logs_completions;
             // These differ even if the effect is the same.
             config.files.clear();
@@ -186,7 +226,12 @@ fn other_value(kind: Kind, default: &str) -> String {
 
 /// Compares a default with the program: setting it changes nothing, and setting another value does.
 fn problem_of_default(key: Key, default: &str) -> Option<&'static str> {
-    let Key { section, name, kind, .. } = key;
+    let Key {
+        section,
+        name,
+        kind,
+        ..
+    } = key;
     if default.is_empty() {
         let has_no_default = !matches!(
             kind,
@@ -195,7 +240,12 @@ fn problem_of_default(key: Key, default: &str) -> Option<&'static str> {
         return (!has_no_default).then_some("has no default in the table");
     }
     let required = required_settings(section, name);
-    let with = |value: &str| resolve(&format!("{required}\n{section}.{name} = {}\n", to_toml(kind, value)));
+    let with = |value: &str| {
+        resolve(&format!(
+            "{required}\n{section}.{name} = {}\n",
+            to_toml(kind, value)
+        ))
+    };
     let without = resolve(required);
     if with(default) != without {
         Some("has another default in the program")
@@ -221,5 +271,9 @@ fn defaults_in_the_tables_are_those_of_the_program() {
         Some(format!("{section}.{name} {problem}"))
     });
     let problems: Vec<_> = problems.collect();
-    assert!(problems.is_empty(), "docs/configuration.md, column Default:\n{}", problems.join("\n"));
+    assert!(
+        problems.is_empty(),
+        "docs/configuration.md, column Default:\n{}",
+        problems.join("\n")
+    );
 }

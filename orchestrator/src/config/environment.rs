@@ -50,7 +50,9 @@ fn to_value(kind: Kind, text: &str) -> Option<toml::Value> {
         },
         // JSON is Glovebox's notation, a Python literal V0's.
         Kind::Servers | Kind::List | Kind::Table | Kind::Tables => {
-            let json = serde_json::from_str(text).ok().or_else(|| python_literal::parse(text))?;
+            let json = serde_json::from_str(text)
+                .ok()
+                .or_else(|| python_literal::parse(text))?;
             toml::Value::try_from(without_nulls(json)).ok()
         }
     }
@@ -62,7 +64,9 @@ fn without_nulls(value: serde_json::Value) -> serde_json::Value {
     match value {
         Value::Object(map) => {
             let entries = map.into_iter().filter(|(_, value)| !value.is_null());
-            entries.map(|(key, value)| (key, without_nulls(value))).collect()
+            entries
+                .map(|(key, value)| (key, without_nulls(value)))
+                .collect()
         }
         Value::Array(values) => values.into_iter().map(without_nulls).collect(),
         other => other,

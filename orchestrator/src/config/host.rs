@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use super::settings::ConfigError;
 
 /// Variables that a local sandbox inherits. None of them can hold a key.
-const LOCAL_ENVIRONMENT: [&str; 9] =
-    ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+const LOCAL_ENVIRONMENT: [&str; 9] = [
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "TZ", "TMPDIR",
+];
 
 /// Paths and variables of this machine.
 #[derive(Debug, Clone)]
@@ -44,13 +45,18 @@ impl HostEnvironment {
 }
 
 /// Value of a variable. `None` if it is not set or empty.
-pub(super) fn variable(environment: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
+pub(super) fn variable(
+    environment: &impl Fn(&str) -> Option<String>,
+    name: &str,
+) -> Option<String> {
     environment(name).filter(|value| !value.is_empty())
 }
 
 /// Home directory of the user.
 pub(super) fn home(environment: &impl Fn(&str) -> Option<String>) -> Result<PathBuf, ConfigError> {
-    variable(environment, "HOME").map(PathBuf::from).ok_or(ConfigError::NoHome)
+    variable(environment, "HOME")
+        .map(PathBuf::from)
+        .ok_or(ConfigError::NoHome)
 }
 
 /// Replaces a leading `~` with the home directory.

@@ -1,5 +1,5 @@
-//! Every key of V0 and of Glovebox, with the kind of its value. Keys of V0 without effect are listed too, so that a V0
-//! user's file gives one warning about them instead of an error.
+//! Every key of V0 and of Glovebox, with the kind of its value. Keys of V0 without effect are
+//! listed too, so that a V0 user's file gives one warning about them instead of an error.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -84,17 +84,19 @@ pub(super) enum UntrustedRule {
     OnlyText(&'static str),
     /// A number that does not exceed the user's own. Holds the default of the user's own.
     Lowers(f64),
-    /// A built-in agent without tools that the user turned off, if the user's own configuration names no agent.
+    /// A built-in agent without tools that the user turned off, if the user's own configuration
+    /// names no agent.
     BuiltInAgent,
-    /// A file in the same folder, or a V0 prompt name, if the user's own configuration names no prompt.
+    /// A file in the same folder, or a V0 prompt name, if the user's own configuration names no
+    /// prompt.
     FileInFolder,
 }
 
 /// The rule of a key for files that are not trusted. `None` if its value needs trust.
 pub(super) fn untrusted_rule(section: &str, name: &str) -> Option<UntrustedRule> {
-    let found = UNTRUSTED
-        .iter()
-        .find(|(rule_section, names, _)| *rule_section == section && names.split(' ').any(|one| one == name));
+    let found = UNTRUSTED.iter().find(|(rule_section, names, _)| {
+        *rule_section == section && names.split(' ').any(|one| one == name)
+    });
     found.map(|(_, _, rule)| *rule)
 }
 
@@ -126,20 +128,28 @@ pub(super) fn replacement_hint(section: &str, name: &str) -> Option<&'static str
         ("core", "run_as_openhands") | ("sandbox", "user_id") => {
             Some("commands run as the image's user, or as the owner of the workspace")
         }
-        ("core", "workspace_mount_path_in_sandbox") => Some("a container has the workspace at /workspace"),
-        ("core", "workspace_mount_rewrite") => Some("give workspace_mount_path as the engine sees it"),
-        ("sandbox", "runtime_extra_deps" | "runtime_extra_build_args" | "force_rebuild_runtime") => {
+        ("core", "workspace_mount_path_in_sandbox") => {
+            Some("a container has the workspace at /workspace")
+        }
+        ("core", "workspace_mount_rewrite") => {
+            Some("give workspace_mount_path as the engine sees it")
+        }
+        (
+            "sandbox",
+            "runtime_extra_deps" | "runtime_extra_build_args" | "force_rebuild_runtime",
+        ) => {
             Some("no image is built: name one that has them, or install them in .glovebox/setup.sh")
         }
-        ("sandbox", "docker_runtime_kwargs") => {
-            Some("there are memory_limit, cpus, pids_limit, disk_limit, network, platform and enable_gpu")
-        }
+        ("sandbox", "docker_runtime_kwargs") => Some(
+            "there are memory_limit, cpus, pids_limit, disk_limit, network, platform and enable_gpu",
+        ),
         ("sandbox", "initialize_plugins") => Some("a plugin starts at its first use"),
         _ => None,
     }
 }
 
-/// Keys that V0 renamed: section, old name, current name. An old name only sets a key that its current name does not set.
+/// Keys that V0 renamed: section, old name, current name. An old name only sets a key that its
+/// current name does not set.
 const ALIASES: [(&str, &str, &str); 3] = [
     ("agent", "codeact_enable_jupyter", "enable_jupyter"),
     ("agent", "codeact_enable_browsing", "enable_browsing"),
@@ -148,12 +158,17 @@ const ALIASES: [(&str, &str, &str); 3] = [
 
 /// The current name of a renamed key. `None` if the name is the current one.
 pub(super) fn current_name(section: &str, name: &str) -> Option<&'static str> {
-    ALIASES.iter().find(|(of, old, _)| (*of, *old) == (section, name)).map(|(.., current)| *current)
+    ALIASES
+        .iter()
+        .find(|(of, old, _)| (*of, *old) == (section, name))
+        .map(|(.., current)| *current)
 }
 
 /// The key of `section` with the most similar name. `None` if no name is similar.
 pub(super) fn nearest(section: &str, name: &str) -> Option<&'static str> {
-    let names = all().filter(|key| key.section == section).map(|key| key.name);
+    let names = all()
+        .filter(|key| key.section == section)
+        .map(|key| key.name);
     most_similar(names, name)
 }
 
@@ -181,20 +196,35 @@ fn most_similar(names: impl Iterator<Item = &'static str>, name: &str) -> Option
 /// All keys.
 pub(super) fn all() -> impl Iterator<Item = Key> {
     let effective = EFFECTIVE.iter().flat_map(|(section, kind, names)| {
-        names.split_whitespace().map(|name| Key { section, name, kind: *kind, has_effect: true })
+        names.split_whitespace().map(|name| Key {
+            section,
+            name,
+            kind: *kind,
+            has_effect: true,
+        })
     });
     let without_effect = WITHOUT_EFFECT.iter().flat_map(|(section, names)| {
-        names.split_whitespace().map(|name| Key { section, name, kind: Kind::Any, has_effect: false })
+        names.split_whitespace().map(|name| Key {
+            section,
+            name,
+            kind: Kind::Any,
+            has_effect: false,
+        })
     });
     effective.chain(without_effect)
 }
 
-/// Allow list for files without the user's trust: section, names, rule. Models, API keys, addresses, programs, paths, mounts
-/// and isolation are not on it. A new key needs trust until it is added here.
+/// Allow list for files without the user's trust: section, names, rule. Models, API keys,
+/// addresses, programs, paths, mounts and isolation are not on it. A new key needs trust until it
+/// is added here.
 pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
     ("core", "default_agent", UntrustedRule::BuiltInAgent),
     ("core", "max_iterations", UntrustedRule::Lowers(500.0)),
-    ("core", "max_budget_per_task", UntrustedRule::Lowers(f64::INFINITY)),
+    (
+        "core",
+        "max_budget_per_task",
+        UntrustedRule::Lowers(f64::INFINITY),
+    ),
     ("core", "enable_browser", UntrustedRule::Only(false)),
     ("core", "enable_default_condenser", UntrustedRule::Any),
     (
@@ -207,18 +237,34 @@ pub(super) const UNTRUSTED: &[(&str, &str, UntrustedRule)] = &[
         "enable_think enable_finish enable_plan_mode enable_condensation_request",
         UntrustedRule::StaysOff,
     ),
-    ("agent", "description enable_history_truncation", UntrustedRule::Any),
+    (
+        "agent",
+        "description enable_history_truncation",
+        UntrustedRule::Any,
+    ),
     (
         "agent",
         "enable_cmd enable_jupyter enable_editor enable_browsing enable_llm_editor enable_prompt_extensions enable_mcp",
         UntrustedRule::Only(false),
     ),
     ("agent", "enable_stuck_detection", UntrustedRule::Only(true)),
-    ("agent", "system_prompt_filename", UntrustedRule::FileInFolder),
-    ("sandbox", "use_host_network enable_gpu unsafe_local keep_runtime_alive", UntrustedRule::Only(false)),
+    (
+        "agent",
+        "system_prompt_filename",
+        UntrustedRule::FileInFolder,
+    ),
+    (
+        "sandbox",
+        "use_host_network enable_gpu unsafe_local keep_runtime_alive",
+        UntrustedRule::Only(false),
+    ),
     ("sandbox", "network", UntrustedRule::OnlyText("none")),
     ("security", "confirmation_mode", UntrustedRule::Only(true)),
-    ("security", "confirmation_policy", UntrustedRule::OnlyText("always")),
+    (
+        "security",
+        "confirmation_policy",
+        UntrustedRule::OnlyText("always"),
+    ),
 ];
 
 /// Keys that this version reads: section, kind, names.
@@ -236,19 +282,31 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
         "sync_events enable_browser save_screenshots_in_trajectory init_git_in_empty_workspace \
          enable_default_condenser",
     ),
-    ("core", Kind::Integer, "max_iterations max_concurrent_conversations"),
+    (
+        "core",
+        Kind::Integer,
+        "max_iterations max_concurrent_conversations",
+    ),
     ("core", Kind::Number, "max_budget_per_task"),
     ("core", Kind::List, "share_with_users"),
     ("security", Kind::Flag, "confirmation_mode"),
     ("security", Kind::Confirmation, "confirmation_policy"),
-    ("security", Kind::Text, "security_analyzer security_analyzer_url security_analyzer_key"),
+    (
+        "security",
+        Kind::Text,
+        "security_analyzer security_analyzer_url security_analyzer_key",
+    ),
     ("security", Kind::Number, "security_analyzer_timeout"),
     (
         "llm",
         Kind::Text,
         "model api_key custom_llm_provider base_url api_version reasoning_effort log_completions_folder",
     ),
-    ("llm", Kind::Integer, "num_retries max_input_tokens max_output_tokens seed max_message_chars"),
+    (
+        "llm",
+        Kind::Integer,
+        "num_retries max_input_tokens max_output_tokens seed max_message_chars",
+    ),
     (
         "llm",
         Kind::Number,
@@ -275,11 +333,19 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
          codeact_enable_llm_editor enable_think enable_finish enable_plan_mode enable_condensation_request \
          enable_prompt_extensions enable_mcp enable_som_visual_browsing",
     ),
-    ("agent", Kind::Text, "llm_config system_prompt_filename description"),
+    (
+        "agent",
+        Kind::Text,
+        "llm_config system_prompt_filename description",
+    ),
     ("agent", Kind::Table, "model_routing condenser"),
     ("agent", Kind::List, "disabled_microagents delegates"),
     ("condenser", Kind::Text, "type llm_config"),
-    ("condenser", Kind::Integer, "attention_window keep_first max_events max_size max_event_length"),
+    (
+        "condenser",
+        Kind::Integer,
+        "attention_window keep_first max_events max_size max_event_length",
+    ),
     ("condenser", Kind::Tables, "condensers"),
     (
         "sandbox",
@@ -304,17 +370,32 @@ const EFFECTIVE: &[(&str, Kind, &str)] = &[
     ("sandbox", Kind::Size, "memory_limit disk_limit"),
     ("sandbox", Kind::Integer, "pids_limit warm_pool"),
     ("sandbox", Kind::UnknownHosts, "ssh_unknown_hosts"),
-    ("sandbox", Kind::Url, "remote_server_url remote_runtime_api_url"),
+    (
+        "sandbox",
+        Kind::Url,
+        "remote_server_url remote_runtime_api_url",
+    ),
     ("sandbox", Kind::Table, "runtime_startup_env_vars"),
-    ("mcp", Kind::Servers, "stdio_servers shttp_servers sse_servers"),
-    ("mcp", Kind::Integer, "max_listed_tools max_listed_tool_tokens"),
+    (
+        "mcp",
+        Kind::Servers,
+        "stdio_servers shttp_servers sse_servers",
+    ),
+    (
+        "mcp",
+        Kind::Integer,
+        "max_listed_tools max_listed_tool_tokens",
+    ),
 ];
 
 /// Keys that `glovebox config show` masks: section, names.
 const SECRET: &[(&str, &str)] = &[
     ("core", "search_api_key"),
     ("llm", "api_key completion_kwargs"),
-    ("sandbox", "api_key remote_server_key runtime_startup_env_vars"),
+    (
+        "sandbox",
+        "api_key remote_server_key runtime_startup_env_vars",
+    ),
     ("security", "security_analyzer_key"),
     ("mcp", "stdio_servers shttp_servers sse_servers"),
 ];

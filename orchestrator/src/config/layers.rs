@@ -1,6 +1,8 @@
-//! The configuration files: the user's own, overlaid with that of the current folder as far as the user trusts it.
+//! The configuration files: the user's own, overlaid with that of the current folder as far as the
+//! user trusts it.
 //!
-//! `--config-file` replaces both. The user's own file is `~/.glovebox/config.toml`, else V0's `~/.openhands/config.toml`.
+//! `--config-file` replaces both. The user's own file is `~/.glovebox/config.toml`, else V0's
+//! `~/.openhands/config.toml`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -43,12 +45,20 @@ pub(crate) enum RestrictedFile {
 }
 
 impl RestrictedFile {
-    /// A file without the user's trust, and its keys that need it. `None` if there are no such keys.
-    pub(super) fn new(file: Fingerprint, keys: Vec<String>, verdict: Option<Verdict>) -> Option<Self> {
+    /// A file without the user's trust, and its keys that need it. `None` if there are no such
+    /// keys.
+    pub(super) fn new(
+        file: Fingerprint,
+        keys: Vec<String>,
+        verdict: Option<Verdict>,
+    ) -> Option<Self> {
         match verdict {
             _ if keys.is_empty() => None,
             Some(Verdict::Denied) => Some(Self::Denied(file, keys)),
-            _ => Some(Self::Undecided(UndecidedFile { file, reason: TrustReason::Keys(keys) })),
+            _ => Some(Self::Undecided(UndecidedFile {
+                file,
+                reason: TrustReason::Keys(keys),
+            })),
         }
     }
 
@@ -70,7 +80,10 @@ impl Layers {
         let named = overrides.config_file.as_deref();
         let own = match (named, home(variable)) {
             (Some(path), _) => Some(path.to_owned()),
-            (None, Ok(home)) => OWN_FILES.iter().map(|file| home.join(file)).find(|path| path.exists()),
+            (None, Ok(home)) => OWN_FILES
+                .iter()
+                .map(|file| home.join(file))
+                .find(|path| path.exists()),
             (None, Err(_)) => None,
         };
         let (mut file, warnings, files) = match &own {
@@ -87,15 +100,25 @@ impl Layers {
         let trust = open_trust(&file, variable)?;
         let own_agents = file.groups.keys().filter(|(section, _)| section == "agent");
         let own_agents = own_agents.map(|(_, name)| name.clone()).collect();
-        let mut layers =
-            Self { file, warnings, files, own_agents, untrusted_folder: None, restricted: None, trust };
+        let mut layers = Self {
+            file,
+            warnings,
+            files,
+            own_agents,
+            untrusted_folder: None,
+            restricted: None,
+            trust,
+        };
         if named.is_none() && !overrides.without_folder_file {
             layers.read_folder_file(variable)?;
         }
         Ok(layers)
     }
 
-    fn read_folder_file(&mut self, variable: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
+    fn read_folder_file(
+        &mut self,
+        variable: &impl Fn(&str) -> Option<String>,
+    ) -> Result<(), ConfigError> {
         let path = Path::new(FOLDER_FILE);
         // A link out of the folder is refused: it would inherit the trust in its target.
         let content = match input_file::read_beneath(Path::new("."), path, MAX_SETTINGS_LENGTH) {
@@ -108,7 +131,9 @@ impl Layers {
             return Ok(());
         }
         self.warnings.extend(warnings);
-        let folder = Path::new(".").canonicalize().map_err(|source| unreadable(path, source))?;
+        let folder = Path::new(".")
+            .canonicalize()
+            .map_err(|source| unreadable(path, source))?;
         let verdict = self.trust.verdict(&fingerprint);
         if verdict == Some(Verdict::Trusted) {
             file.resolve_prompts(&folder);
@@ -131,12 +156,14 @@ fn parse(
     content: std::io::Result<Vec<u8>>,
 ) -> Result<(ConfigFile, Vec<String>, Fingerprint), ConfigError> {
     let content = content.map_err(|source| unreadable(path, source))?;
-    let fingerprint = Fingerprint::new(path, &content).map_err(|source| unreadable(path, source))?;
+    let fingerprint =
+        Fingerprint::new(path, &content).map_err(|source| unreadable(path, source))?;
     let (file, warnings) = file::parse(path, content)?;
     Ok((file, warnings, fingerprint))
 }
 
-/// Opens the trust store in the state folder of the user's own configuration. No other file can move it.
+/// Opens the trust store in the state folder of the user's own configuration. No other file can
+/// move it.
 fn open_trust(
     file: &ConfigFile,
     variable: &impl Fn(&str) -> Option<String>,
@@ -159,5 +186,8 @@ pub(super) fn state_dir(
 }
 
 fn unreadable(path: &Path, source: std::io::Error) -> ConfigError {
-    ConfigError::Unreadable { path: path.to_owned(), source }
+    ConfigError::Unreadable {
+        path: path.to_owned(),
+        source,
+    }
 }

@@ -13,7 +13,8 @@ use super::file::ConfigFile;
 use super::settings::{ConfigError, Settings};
 use super::{AgentSettings, Overrides};
 
-/// Maximum number of tokens of a response with a title, reasoning included. Its cost is reserved from the budget.
+/// Maximum number of tokens of a response with a title, reasoning included. Its cost is reserved
+/// from the budget.
 const MAX_TITLE_TOKENS: u32 = 4000;
 
 /// V0's group of the model that applies the edits that the agent drafts.
@@ -44,7 +45,9 @@ pub(crate) struct LlmSettings {
 impl LlmSettings {
     fn from_section(settings: &Settings) -> Self {
         let mut hasher = DefaultHasher::new();
-        Value::Object(settings.section("llm")).to_string().hash(&mut hasher);
+        Value::Object(settings.section("llm"))
+            .to_string()
+            .hash(&mut hasher);
         Self {
             model: settings.text("llm", "model"),
             provider: read_provider(settings),
@@ -58,15 +61,27 @@ impl LlmSettings {
 
     /// The settings for requests to this model.
     pub(crate) fn provider_config(&self, model: &str) -> LlmConfig {
-        let mut config = LlmConfig { model: model.to_owned(), ..self.provider.clone() };
-        if OLLAMA_PREFIXES.iter().any(|prefix| model.starts_with(prefix)) {
-            // `base_url` may be inherited from another provider's section, so `ollama_base_url` wins.
+        let mut config = LlmConfig {
+            model: model.to_owned(),
+            ..self.provider.clone()
+        };
+        if OLLAMA_PREFIXES
+            .iter()
+            .any(|prefix| model.starts_with(prefix))
+        {
+            // `base_url` may be inherited from another provider's section, so `ollama_base_url`
+            // wins.
             let base_url = self.ollama_base_url.clone().or(config.base_url);
             config.base_url = Some(to_ollama_base_url(base_url));
         }
-        let has_safety_settings = ["gemini", "mistral"].iter().any(|name| model.contains(name));
+        let has_safety_settings = ["gemini", "mistral"]
+            .iter()
+            .any(|name| model.contains(name));
         if let Some(list) = self.safety_settings.clone().filter(|_| has_safety_settings) {
-            config.completion_kwargs.entry("safety_settings").or_insert(list);
+            config
+                .completion_kwargs
+                .entry("safety_settings")
+                .or_insert(list);
         }
         config
     }
@@ -84,16 +99,28 @@ impl LlmSettings {
         self.ollama_base_url = None;
     }
 
-    /// Removes everything that is meant for the configured address, such as keys and headers. `base_url` is the other address;
-    /// `None` for that of the model's provider.
+    /// Removes everything that is meant for the configured address, such as keys and headers.
+    /// `base_url` is the other address; `None` for that of the model's provider.
     pub(crate) fn remove_credentials(&mut self, base_url: Option<String>) {
-        let LlmConfig { timeouts, retry, max_message_chars, .. } = self.provider;
-        self.provider = LlmConfig { base_url, timeouts, retry, max_message_chars, ..LlmConfig::new("") };
+        let LlmConfig {
+            timeouts,
+            retry,
+            max_message_chars,
+            ..
+        } = self.provider;
+        self.provider = LlmConfig {
+            base_url,
+            timeouts,
+            retry,
+            max_message_chars,
+            ..LlmConfig::new("")
+        };
         self.ollama_base_url = None;
         self.safety_settings = None;
     }
 
-    /// Marks the model as changed by a user's settings, so that it is not the same as one of the configuration.
+    /// Marks the model as changed by a user's settings, so that it is not the same as one of the
+    /// configuration.
     pub(crate) fn mark_as_changed(&mut self, user: &UserSettings) {
         let mut hasher = DefaultHasher::new();
         let key = user.llm_api_key.as_ref().map(|key| key.expose_secret());
@@ -106,7 +133,8 @@ impl LlmSettings {
         self.model == other.model && self.section_hash == other.section_hash
     }
 
-    /// The agent's model. `--model` and the agent's `llm_config` name a group `[llm.NAME]`, or else a model.
+    /// The agent's model. `--model` and the agent's `llm_config` name a group `[llm.NAME]`, or else
+    /// a model.
     pub(super) fn read_agent(
         mut settings: Settings,
         file: &ConfigFile,
@@ -117,10 +145,13 @@ impl LlmSettings {
         let mut name = overrides.model.clone().or_else(|| agent.model.clone());
         let group = name.as_deref().and_then(|name| file.group("llm", name));
         if group.is_none() && overrides.model.is_none() && agent.definition.is_ok() {
-            // V0 falls back to [llm] if the group of `llm_config` does not exist. An agent's file may name a model instead.
+            // V0 falls back to [llm] if the group of `llm_config` does not exist. An agent's file
+            // may name a model instead.
             let configured = settings.text("agent", "llm_config");
             if let Some(name) = name.take_if(|name| configured.as_ref() == Some(&*name)) {
-                warnings.push(format!("agent.llm_config: there is no [llm.{name}]: [llm] is used"));
+                warnings.push(format!(
+                    "agent.llm_config: there is no [llm.{name}]: [llm] is used"
+                ));
             }
         }
         let model = name.filter(|_| group.is_none());
@@ -132,9 +163,16 @@ impl LlmSettings {
     }
 
     /// The model that generates titles. `None` if titles are not generated.
-    pub(super) fn read_title(settings: &Settings, file: &ConfigFile) -> Result<Option<Self>, ConfigError> {
-        let Some(name) = settings.text("core", "title_llm_config") else { return Ok(None) };
-        let Some(group) = file.group("llm", &name) else { return Err(ConfigError::NoTitleModel(name)) };
+    pub(super) fn read_title(
+        settings: &Settings,
+        file: &ConfigFile,
+    ) -> Result<Option<Self>, ConfigError> {
+        let Some(name) = settings.text("core", "title_llm_config") else {
+            return Ok(None);
+        };
+        let Some(group) = file.group("llm", &name) else {
+            return Err(ConfigError::NoTitleModel(name));
+        };
         let mut settings = settings.clone();
         settings.overlay(group.clone());
         settings.set_default_integer("llm", "max_output_tokens", MAX_TITLE_TOKENS);
@@ -143,7 +181,8 @@ impl LlmSettings {
 
     /// The model that applies drafted edits. `None` if the agent's own model does.
     pub(super) fn read_draft_editor(settings: &Settings, file: &ConfigFile) -> Option<Self> {
-        file.group("llm", DRAFT_EDITOR).map(|group| Self::from_group(settings, group))
+        file.group("llm", DRAFT_EDITOR)
+            .map(|group| Self::from_group(settings, group))
     }
 }
 
@@ -161,13 +200,18 @@ fn read_provider(settings: &Settings) -> LlmConfig {
     config.base_url = text("base_url");
     config.api_key = text("api_key").map(SecretString::from);
     config.api_version = text("api_version");
-    config.completion_kwargs = settings.table("llm", "completion_kwargs").unwrap_or_default();
+    config.completion_kwargs = settings
+        .table("llm", "completion_kwargs")
+        .unwrap_or_default();
     config.temperature = number("temperature").or(config.temperature);
     config.top_p = number("top_p").or(config.top_p);
     match number("top_k") {
         // Both wires have an integer, so a fraction is passed through unchecked, as in V0.
         Some(top_k) if top_k.fract() != 0.0 => {
-            config.completion_kwargs.entry("top_k").or_insert(top_k.into());
+            config
+                .completion_kwargs
+                .entry("top_k")
+                .or_insert(top_k.into());
         }
         #[expect(
             clippy::cast_possible_truncation,

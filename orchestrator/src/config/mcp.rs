@@ -1,5 +1,6 @@
-//! `[mcp]`: servers whose tools the agent may call. Names and defaults are V0's. Glovebox adds `run_in`, `headers` and
-//! `start_timeout`, accepts `timeout` and `name` for every kind of server, and limits the tools of a request.
+//! `[mcp]`: servers whose tools the agent may call. Names and defaults are V0's. Glovebox adds
+//! `run_in`, `headers` and `start_timeout`, accepts `timeout` and `name` for every kind of server,
+//! and limits the tools of a request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,8 +26,8 @@ const MAX_SERVERS: usize = 64;
 /// The keys of the section. Their order decides which of two tools with the same name is renamed.
 const KEYS: [&str; 3] = ["stdio_servers", "shttp_servers", "sse_servers"];
 
-/// Tavily's own MCP server. V0 starts `npx -y tavily-mcp` for the same tools, which needs Node.js and a network in the
-/// sandbox, and shows the key to what runs there.
+/// Tavily's own MCP server. V0 starts `npx -y tavily-mcp` for the same tools, which needs Node.js
+/// and a network in the sandbox, and shows the key to what runs there.
 const TAVILY: &str = "https://mcp.tavily.com/mcp/";
 
 /// Default maximum number of tools of servers in each request.
@@ -39,7 +40,8 @@ pub(crate) struct McpSettings {
     pub(crate) servers: Vec<McpServer>,
     /// Maximum number of tools in each request. The model searches for more.
     pub(crate) max_listed_tools: usize,
-    /// Maximum length of their definitions, in tokens. `None` for a tenth of the model's context window.
+    /// Maximum length of their definitions, in tokens. `None` for a tenth of the model's context
+    /// window.
     pub(crate) max_listed_tool_tokens: Option<usize>,
 }
 
@@ -48,7 +50,11 @@ impl McpSettings {
         let number = |name| usize::try_from(settings.integer("mcp", name)?).ok();
         let is_enabled = settings.flag("agent", "enable_mcp").unwrap_or(true);
         Self {
-            servers: if is_enabled { read(settings) } else { Vec::new() },
+            servers: if is_enabled {
+                read(settings)
+            } else {
+                Vec::new()
+            },
             max_listed_tools: number("max_listed_tools").unwrap_or(DEFAULT_MAX_LISTED_TOOLS),
             max_listed_tool_tokens: number("max_listed_tool_tokens"),
         }
@@ -57,13 +63,21 @@ impl McpSettings {
 
 /// Reads all servers. [`Settings::set`] has refused invalid ones.
 pub(super) fn read(settings: &Settings) -> Vec<McpServer> {
-    let servers = KEYS.into_iter().filter_map(|key| servers(key, settings.value("mcp", key)?).ok());
-    servers.flatten().chain(search_server(settings)).take(MAX_SERVERS).collect()
+    let servers = KEYS
+        .into_iter()
+        .filter_map(|key| servers(key, settings.value("mcp", key)?).ok());
+    servers
+        .flatten()
+        .chain(search_server(settings))
+        .take(MAX_SERVERS)
+        .collect()
 }
 
 /// The server of `search_api_key`. `None` unless it is a key of Tavily, as in V0.
 fn search_server(settings: &Settings) -> Option<McpServer> {
-    let key = settings.text("core", "search_api_key").filter(|key| key.starts_with("tvly-"))?;
+    let key = settings
+        .text("core", "search_api_key")
+        .filter(|key| key.starts_with("tvly-"))?;
     let mut remote = Remote::new(TAVILY).ok()?;
     remote.api_key = Some(key.into());
     Some(McpServer {
@@ -78,11 +92,16 @@ fn search_server(settings: &Settings) -> Option<McpServer> {
 pub(super) fn servers(key: &str, value: &Value) -> Result<Vec<McpServer>, String> {
     let values = value.as_array().ok_or("must be a list of servers")?;
     if values.len() > MAX_SERVERS {
-        return Err(format!("may hold {MAX_SERVERS} servers, not {}", values.len()));
+        return Err(format!(
+            "may hold {MAX_SERVERS} servers, not {}",
+            values.len()
+        ));
     }
     let numbered = (1..).zip(values);
     numbered
-        .map(|(number, value)| server(key, value).map_err(|problem| format!("server {number}: {problem}")))
+        .map(|(number, value)| {
+            server(key, value).map_err(|problem| format!("server {number}: {problem}"))
+        })
         .collect()
 }
 
@@ -94,13 +113,26 @@ fn server(key: &str, value: &Value) -> Result<McpServer, String> {
             server(key, &Value::Table(url))
         }
         Value::Table(table) => {
-            let mut fields = Fields { table, known: Vec::new() };
-            let (name, transport) =
-                if is_program { program(&mut fields)? } else { remote(key, &mut fields)? };
-            let start_timeout = fields.seconds("start_timeout")?.unwrap_or(DEFAULT_START_TIMEOUT);
+            let mut fields = Fields {
+                table,
+                known: Vec::new(),
+            };
+            let (name, transport) = if is_program {
+                program(&mut fields)?
+            } else {
+                remote(key, &mut fields)?
+            };
+            let start_timeout = fields
+                .seconds("start_timeout")?
+                .unwrap_or(DEFAULT_START_TIMEOUT);
             let call_timeout = fields.seconds("timeout")?.unwrap_or(DEFAULT_CALL_TIMEOUT);
             fields.refuse_unknown()?;
-            Ok(McpServer { name, transport, start_timeout, call_timeout })
+            Ok(McpServer {
+                name,
+                transport,
+                start_timeout,
+                call_timeout,
+            })
         }
         _ if is_program => Err("must be a table with `name` and `command`".into()),
         _ => Err("must be an address, or a table with `url`".into()),
@@ -110,7 +142,11 @@ fn server(key: &str, value: &Value) -> Result<McpServer, String> {
 fn program(fields: &mut Fields<'_>) -> Result<(String, Transport), String> {
     let name = fields.text("name")?.ok_or("has no `name`")?;
     let command = fields.text("command")?.ok_or("has no `command`")?;
-    let program = Program { command, args: fields.arguments()?, env: fields.variables("env")? };
+    let program = Program {
+        command,
+        args: fields.arguments()?,
+        env: fields.variables("env")?,
+    };
     let transport = match fields.text("run_in")?.as_deref() {
         None | Some("sandbox") => Transport::Sandbox(program),
         Some("host") => Transport::Host(program),
@@ -124,9 +160,14 @@ fn remote(key: &str, fields: &mut Fields<'_>) -> Result<(String, Transport), Str
     let mut remote = Remote::new(&url).map_err(|error| format!("`url` {error}"))?;
     remote.api_key = fields.text("api_key")?.map(SecretString::from);
     remote.headers = fields.secrets("headers")?;
-    let name = fields.text("name")?.unwrap_or_else(|| remote.host().to_owned());
-    let transport =
-        if key == "sse_servers" { Transport::Sse(remote) } else { Transport::StreamableHttp(remote) };
+    let name = fields
+        .text("name")?
+        .unwrap_or_else(|| remote.host().to_owned());
+    let transport = if key == "sse_servers" {
+        Transport::Sse(remote)
+    } else {
+        Transport::StreamableHttp(remote)
+    };
     Ok((name, transport))
 }
 
@@ -160,10 +201,12 @@ impl<'a> Fields<'a> {
             Some(_) => f64::NAN,
         };
         let is_usable = seconds > 0.0 && seconds <= MAX_TIMEOUT_SECS;
-        let duration = is_usable.then(|| Duration::try_from_secs_f64(seconds).ok()).flatten();
-        duration
-            .map(Some)
-            .ok_or_else(|| format!("`{name}` must be a number of seconds, at most {MAX_TIMEOUT_SECS}"))
+        let duration = is_usable
+            .then(|| Duration::try_from_secs_f64(seconds).ok())
+            .flatten();
+        duration.map(Some).ok_or_else(|| {
+            format!("`{name}` must be a number of seconds, at most {MAX_TIMEOUT_SECS}")
+        })
     }
 
     /// `args`: a list, or a command line as in V0.
@@ -174,19 +217,25 @@ impl<'a> Fields<'a> {
             Some(Value::String(line)) => {
                 shlex::split(line).ok_or_else(|| "`args` ends within quotes".to_owned())
             }
-            Some(Value::Array(values)) => {
-                values.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-            }
+            Some(Value::Array(values)) => values
+                .iter()
+                .map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong))
+                .collect(),
             Some(_) => Err(wrong()),
         }
     }
 
     fn secrets(&mut self, name: &'static str) -> Result<BTreeMap<String, SecretString>, String> {
         let wrong = || format!("`{name}` must be a table of strings");
-        let Some(value) = self.get(name) else { return Ok(BTreeMap::new()) };
+        let Some(value) = self.get(name) else {
+            return Ok(BTreeMap::new());
+        };
         let entries = value.as_table().ok_or_else(wrong)?.iter();
         let read = |(name, value): (&String, &Value)| {
-            let text = value.as_str().filter(|text| !text.contains('\0')).ok_or_else(wrong)?;
+            let text = value
+                .as_str()
+                .filter(|text| !text.contains('\0'))
+                .ok_or_else(wrong)?;
             Ok((name.clone(), SecretString::from(text)))
         };
         entries.map(read).collect()
@@ -194,21 +243,33 @@ impl<'a> Fields<'a> {
 
     /// A table, or `A=1,B=2` as in V0.
     fn variables(&mut self, name: &'static str) -> Result<BTreeMap<String, SecretString>, String> {
-        let Some(Value::String(line)) = self.table.get(name) else { return self.secrets(name) };
+        let Some(Value::String(line)) = self.table.get(name) else {
+            return self.secrets(name);
+        };
         self.known.push(name);
-        let wrong = || format!("`{name}` must be a table of strings, or NAME=VALUE with commas between them");
-        let pairs = line.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+        let wrong = || {
+            format!("`{name}` must be a table of strings, or NAME=VALUE with commas between them")
+        };
+        let pairs = line
+            .split(',')
+            .map(str::trim)
+            .filter(|pair| !pair.is_empty());
         let read = |pair: &str| {
             let (variable, value) = pair.split_once('=').ok_or_else(wrong)?;
             let is_usable = !variable.trim().is_empty() && !value.contains('\0');
-            is_usable.then(|| (variable.trim().to_owned(), value.into())).ok_or_else(wrong)
+            is_usable
+                .then(|| (variable.trim().to_owned(), value.into()))
+                .ok_or_else(wrong)
         };
         pairs.map(read).collect()
     }
 
     /// Refuses unknown keys: a misspelt `run_in` would start the server in the wrong place.
     fn refuse_unknown(self) -> Result<(), String> {
-        let unknown = self.table.keys().find(|key| !self.known.contains(&key.as_str()));
+        let unknown = self
+            .table
+            .keys()
+            .find(|key| !self.known.contains(&key.as_str()));
         unknown.map_or(Ok(()), |key| Err(format!("has an unknown key {key:?}")))
     }
 }

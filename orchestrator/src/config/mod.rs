@@ -1,9 +1,10 @@
-//! Configuration: read once from files, environment and command line, and validated into one typed part per subsystem.
+//! Configuration: read once from files, environment and command line, and validated into one typed
+//! part per subsystem.
 //!
-//! Flags win over the environment, the environment over files, files over defaults. Names and defaults are V0's, so that
-//! its users can keep their files. An unknown key is a warning with the nearest known one. A bad value is an error that
-//! names file, line and key. A file of the current folder can only narrow the user's own file, unless the user trusts it:
-//! see [`crate::trust`].
+//! Flags win over the environment, the environment over files, files over defaults. Names and
+//! defaults are V0's, so that its users can keep their files. An unknown key is a warning with the
+//! nearest known one. A bad value is an error that names file, line and key. A file of the current
+//! folder can only narrow the user's own file, unless the user trusts it: see [`crate::trust`].
 
 mod agent;
 mod condenser;
@@ -61,7 +62,9 @@ pub(crate) use workspace::{WorkspaceSettings, token_variable};
 /// Returns the section and the name of each key that has an effect.
 #[cfg(test)]
 pub(crate) fn effective_keys() -> impl Iterator<Item = (&'static str, &'static str)> {
-    keys::all().filter(|key| key.has_effect).map(|key| (key.section, key.name))
+    keys::all()
+        .filter(|key| key.has_effect)
+        .map(|key| (key.section, key.name))
 }
 
 /// Maximum number of agents that tasks can be delegated to.
@@ -76,7 +79,8 @@ const DEFAULT_COMMAND_TIMEOUT: f64 = 120.0;
 /// Options of the command line, which win over the environment and the files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Overrides {
-    /// `--config-file`. `None` for the user's own file, overlaid with `config.toml` of the current folder.
+    /// `--config-file`. `None` for the user's own file, overlaid with `config.toml` of the current
+    /// folder.
     pub config_file: Option<PathBuf>,
     /// Whether to ignore `config.toml` of the current folder.
     pub without_folder_file: bool,
@@ -148,8 +152,8 @@ pub(crate) struct Config {
     pub saves_screenshots: bool,
     /// Whether sandboxes have a browser, if their image has one.
     pub enable_browser: bool,
-    /// Whether screenshots mark the elements that can be operated. By default only `VisualBrowsingAgent` gets the marks; in
-    /// V0 every agent does.
+    /// Whether screenshots mark the elements that can be operated. By default only
+    /// `VisualBrowsingAgent` gets the marks; in V0 every agent does.
     pub marks_pages: bool,
     /// Trajectory to replay instead of starting a task.
     pub replay_trajectory: Option<PathBuf>,
@@ -181,7 +185,8 @@ pub(crate) struct Config {
     pub mcp: McpSettings,
     /// Secrets that commands can use, by name.
     pub secrets: BTreeMap<String, Secret>,
-    /// Names of what users of a server get of the operator's: secrets, variables, tokens, tool servers.
+    /// Names of what users of a server get of the operator's: secrets, variables, tokens, tool
+    /// servers.
     pub shared_with_users: BTreeSet<String>,
     /// The security analyzer and the confirmation policy.
     pub security: SecuritySettings,
@@ -193,8 +198,14 @@ impl Config {
     /// Every configured model, the agent's first.
     pub(crate) fn llms(&self) -> impl Iterator<Item = &LlmSettings> {
         self.agents().flat_map(|config| {
-            let others = config.secondary_llm.iter().chain(&config.title_llm).chain(&config.draft_editor_llm);
-            std::iter::once(&config.llm).chain(others).chain(config.condenser.llms.values())
+            let others = config
+                .secondary_llm
+                .iter()
+                .chain(&config.title_llm)
+                .chain(&config.draft_editor_llm);
+            std::iter::once(&config.llm)
+                .chain(others)
+                .chain(config.condenser.llms.values())
         })
     }
 
@@ -205,7 +216,10 @@ impl Config {
 
     /// The files that take full effect.
     pub(crate) fn effective_files(&self) -> impl Iterator<Item = &Fingerprint> {
-        self.files.iter().chain(self.agents().filter_map(|config| config.agent.file.as_ref()))
+        self.files.iter().chain(
+            self.agents()
+                .filter_map(|config| config.agent.file.as_ref()),
+        )
     }
 
     /// Whether both route calls to the same models, with the same settings.
@@ -220,7 +234,8 @@ impl Config {
     /// Reads files and environment, and applies the options of the command line.
     ///
     /// # Errors
-    /// A file that cannot be read, is not TOML, or holds a bad value; a bad value in the environment.
+    /// A file that cannot be read, is not TOML, or holds a bad value; a bad value in the
+    /// environment.
     pub(crate) fn load(
         overrides: &Overrides,
         environment: impl Fn(&str) -> Option<String>,
@@ -228,12 +243,20 @@ impl Config {
         let layers = Layers::read(overrides, &environment)?;
         let mut config = Self::load_agent(overrides, &environment, &layers)?;
         let mut names = config.agent.delegates.clone();
-        // An agent beyond the limit is an error of those that delegate to it: see `resolve_delegates`.
+        // An agent beyond the limit is an error of those that delegate to it: see
+        // `resolve_delegates`.
         while let Some(name) = names.pop().filter(|_| config.team.len() < MAX_DELEGATES) {
-            let Entry::Vacant(entry) = config.team.entry(name) else { continue };
-            let overrides = Overrides { agent: Some(entry.key().clone()), ..overrides.clone() };
+            let Entry::Vacant(entry) = config.team.entry(name) else {
+                continue;
+            };
+            let overrides = Overrides {
+                agent: Some(entry.key().clone()),
+                ..overrides.clone()
+            };
             let mut member = Self::load_agent(&overrides, &environment, &layers)?;
-            member.restricted.retain(|file| !config.restricted.contains(file));
+            member
+                .restricted
+                .retain(|file| !config.restricted.contains(file));
             config.restricted.append(&mut member.restricted);
             if !member.agent.has_own_delegates {
                 member.agent.delegates.clear();
@@ -255,7 +278,10 @@ impl Config {
         let mut settings = file.base.clone();
         settings.overlay(environment::read(environment)?);
         let state_dir = layers::state_dir(&settings, environment)?;
-        let name = overrides.agent.clone().or_else(|| settings.text("core", "default_agent"));
+        let name = overrides
+            .agent
+            .clone()
+            .or_else(|| settings.text("core", "default_agent"));
         let name = name.unwrap_or_else(|| AgentDefinition::CODE_ACT.into());
         let section = file.group("agent", agent::section_name(&name));
         settings.overlay(section.cloned().unwrap_or_default());
@@ -267,11 +293,22 @@ impl Config {
         };
         let mut agent = AgentSettings::read(&name, &settings, section, &folders);
         let host = HostEnvironment::read(environment);
-        let security = SecuritySettings::read(&settings, environment, host.home.as_deref(), &layers.trust);
+        let security =
+            SecuritySettings::read(&settings, environment, host.home.as_deref(), &layers.trust);
         let policy = security.policy_file();
-        let files = layers.files.iter().chain(policy.map(|policy| &policy.fingerprint)).cloned().collect();
+        let files = layers
+            .files
+            .iter()
+            .chain(policy.map(|policy| &policy.fingerprint))
+            .cloned()
+            .collect();
         let policy = policy.and_then(|policy| policy.restricted.clone());
-        let restricted = layers.restricted.clone().into_iter().chain(agent.restricted.take()).chain(policy);
+        let restricted = layers
+            .restricted
+            .clone()
+            .into_iter()
+            .chain(agent.restricted.take())
+            .chain(policy);
         let (mut sandbox, mounted_workspace) = SandboxSettings::read(&settings, environment);
         sandbox.apply(overrides);
         let llm = LlmSettings::read_agent(settings.clone(), file, overrides, &agent, &mut warnings);
@@ -301,21 +338,34 @@ impl Config {
                 .max_budget
                 .or_else(|| settings.number("core", "max_budget_per_task"))
                 .filter(|limit| *limit > 0.0),
-            runtime: overrides.runtime.or_else(host_runtime).or_else(runtime).unwrap_or(Runtime::Auto),
+            runtime: overrides
+                .runtime
+                .or_else(host_runtime)
+                .or_else(runtime)
+                .unwrap_or(Runtime::Auto),
             sandbox,
-            command_timeout: settings.number("sandbox", "timeout").unwrap_or(DEFAULT_COMMAND_TIMEOUT),
+            command_timeout: settings
+                .number("sandbox", "timeout")
+                .unwrap_or(DEFAULT_COMMAND_TIMEOUT),
             state_dir,
             durability: match flag("core", "sync_events", false) {
                 true => Durability::PowerCut,
                 false => Durability::ProcessDeath,
             },
             store: StoreSettings::read(&settings, overrides, environment)?,
-            workspace: WorkspaceSettings::read(&settings, overrides, mounted_workspace, environment)?,
+            workspace: WorkspaceSettings::read(
+                &settings,
+                overrides,
+                mounted_workspace,
+                environment,
+            )?,
             save_trajectory: overrides.save_trajectory.clone().or_else(save_trajectory),
             saves_screenshots: flag("core", "save_screenshots_in_trajectory", false),
             enable_browser: flag("core", "enable_browser", true),
             marks_pages: flag("agent", "enable_som_visual_browsing", is_visual),
-            replay_trajectory: replay_trajectory.map(|path| expand_home(path, environment)).transpose()?,
+            replay_trajectory: replay_trajectory
+                .map(|path| expand_home(path, environment))
+                .transpose()?,
             llm,
             secondary_llm: routing::read(&settings, file)?,
             title_llm: LlmSettings::read_title(&settings, file)?,
@@ -329,7 +379,10 @@ impl Config {
             trust: layers.trust.clone(),
             allows_broad_folders: overrides.unsafe_directory,
             mcp: McpSettings::read(&settings),
-            shared_with_users: settings.list("core", "share_with_users").into_iter().collect(),
+            shared_with_users: settings
+                .list("core", "share_with_users")
+                .into_iter()
+                .collect(),
             secrets: secrets::read(file.secrets.clone(), &overrides.secrets, environment)?,
             security,
             agent,

@@ -17,14 +17,22 @@ pub(crate) struct PolicyFile {
 
 /// Reads the file, or fails with a text for the user.
 ///
-/// A policy decides which actions need confirmation, so a policy in the current folder needs the user's trust.
-pub(super) fn read(path: &str, home: Option<&Path>, trust: &TrustStore) -> Result<PolicyFile, String> {
+/// A policy decides which actions need confirmation, so a policy in the current folder needs the
+/// user's trust.
+pub(super) fn read(
+    path: &str,
+    home: Option<&Path>,
+    trust: &TrustStore,
+) -> Result<PolicyFile, String> {
     let path = match (path.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),
         _ => PathBuf::from(path),
     };
     read_file(&path, trust).map_err(|error| {
-        format!("security.security_analyzer: cannot read the policy {}: {error}", path.display())
+        format!(
+            "security.security_analyzer: cannot read the policy {}: {error}",
+            path.display()
+        )
     })
 }
 
@@ -35,7 +43,10 @@ fn read_file(path: &Path, trust: &TrustStore) -> std::io::Result<PolicyFile> {
     let folder = Path::new(".").canonicalize()?;
     // Includes a link in the folder to a file elsewhere, because agents can replace the link.
     let is_in_folder = fingerprint.path.is_reached_through(&folder);
-    let is_own = trust.path().parent().and_then(|own| own.canonicalize().ok());
+    let is_own = trust
+        .path()
+        .parent()
+        .and_then(|own| own.canonicalize().ok());
     let is_own = is_own.is_some_and(|own| {
         fingerprint.path.starts_with(&own) && !fingerprint.path.starts_with(own.join("workspaces"))
     });
@@ -46,7 +57,14 @@ fn read_file(path: &Path, trust: &TrustStore) -> std::io::Result<PolicyFile> {
         return Err(std::io::Error::other("denied by `glovebox trust --deny`"));
     }
     let restricted = needs_trust.then(|| {
-        RestrictedFile::Undecided(UndecidedFile { file: fingerprint.clone(), reason: TrustReason::Policy })
+        RestrictedFile::Undecided(UndecidedFile {
+            file: fingerprint.clone(),
+            reason: TrustReason::Policy,
+        })
     });
-    Ok(PolicyFile { text, fingerprint, restricted })
+    Ok(PolicyFile {
+        text,
+        fingerprint,
+        restricted,
+    })
 }

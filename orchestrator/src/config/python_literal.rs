@@ -1,15 +1,16 @@
-//! Python literals, the notation of V0's environment variables for lists and dictionaries: `{'FOO': 'bar'}`.
+//! Python literals, the notation of V0's environment variables for lists and dictionaries: `{'FOO':
+//! 'bar'}`.
 //!
-//! Own code, because `py_literal` (last release in 2020) brings pest and num-bigint, and `json5` reads neither `True` and
-//! `None` nor tuples.
+//! Own code, because `py_literal` (last release in 2020) brings pest and num-bigint, and `json5`
+//! reads neither `True` and `None` nor tuples.
 
 use serde_json::{Map, Number, Value};
 
 /// Maximum nesting of lists and dictionaries.
 const MAX_DEPTH: usize = 32;
 
-/// Parses a literal of strings, numbers, `True`, `False`, `None`, lists, tuples and dictionaries with string keys. `None` for
-/// any other text.
+/// Parses a literal of strings, numbers, `True`, `False`, `None`, lists, tuples and dictionaries
+/// with string keys. `None` for any other text.
 pub(super) fn parse(text: &str) -> Option<Value> {
     let mut parser = Parser { rest: text };
     let value = parser.value(MAX_DEPTH)?;
@@ -56,7 +57,9 @@ impl<'a> Parser<'a> {
         self.consume('{')?;
         let mut entries = Map::new();
         while self.consume('}').is_none() {
-            let Value::String(key) = self.value(depth.checked_sub(1)?)? else { return None };
+            let Value::String(key) = self.value(depth.checked_sub(1)?)? else {
+                return None;
+            };
             self.consume(':')?;
             entries.insert(key, self.value(depth.checked_sub(1)?)?);
             if self.consume(',').is_none() && self.peek() != Some('}') {
@@ -68,17 +71,25 @@ impl<'a> Parser<'a> {
 
     fn word(&mut self) -> Option<Value> {
         let is_end = |letter: char| !letter.is_ascii_alphanumeric() && !"_.+-".contains(letter);
-        let (word, rest) = self.rest.split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
+        let (word, rest) = self
+            .rest
+            .split_at(self.rest.find(is_end).unwrap_or(self.rest.len()));
         self.rest = rest;
         match word {
             "True" => Some(Value::Bool(true)),
             "False" => Some(Value::Bool(false)),
             "None" => Some(Value::Null),
-            _ if !word.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) => None,
+            _ if !word
+                .starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) =>
+            {
+                None
+            }
             _ => {
                 let digits = word.replace('_', "");
                 let integer = digits.parse::<i64>().ok().map(Number::from);
-                integer.or_else(|| Number::from_f64(digits.parse().ok()?)).map(Value::Number)
+                integer
+                    .or_else(|| Number::from_f64(digits.parse().ok()?))
+                    .map(Value::Number)
             }
         }
     }
@@ -147,11 +158,18 @@ mod tests {
     fn literal_is_read_as_python_reads_it() {
         for (text, value) in [
             ("{'FOO': 'bar'}", json!({"FOO": "bar"})),
-            (" ['a', \"b'c\", 'd\\'e', '\\x41\\u00e9\\n\\d'] ", json!(["a", "b'c", "d'e", "Aé\n\\d"])),
-            ("[{'url': 'http://h', 'api_key': None, 'timeout': 60, 'on': True},]", {
-                json!([{"url": "http://h", "api_key": null, "timeout": 60, "on": true}])
-            }),
-            ("(1, -2.5, 1_000, False, ())", json!([1, -2.5, 1000, false, []])),
+            (
+                " ['a', \"b'c\", 'd\\'e', '\\x41\\u00e9\\n\\d'] ",
+                json!(["a", "b'c", "d'e", "Aé\n\\d"]),
+            ),
+            (
+                "[{'url': 'http://h', 'api_key': None, 'timeout': 60, 'on': True},]",
+                { json!([{"url": "http://h", "api_key": null, "timeout": 60, "on": true}]) },
+            ),
+            (
+                "(1, -2.5, 1_000, False, ())",
+                json!([1, -2.5, 1000, false, []]),
+            ),
             ("'a' 'b'", json!("ab")),
             ("{}", json!({})),
         ] {
@@ -162,9 +180,19 @@ mod tests {
     #[test]
     fn anything_but_a_literal_is_refused() {
         let deep = "[".repeat(1000);
-        for text in
-            ["", "{", "['a' 1]", "[1 2]", "{1: 2}", "open('x')", "__import__", "'a", "'a\nb'", "[]x", &deep]
-        {
+        for text in [
+            "",
+            "{",
+            "['a' 1]",
+            "[1 2]",
+            "{1: 2}",
+            "open('x')",
+            "__import__",
+            "'a",
+            "'a\nb'",
+            "[]x",
+            &deep,
+        ] {
             assert_eq!(parse(text), None, "{text}");
         }
     }

@@ -19,7 +19,13 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    pub(crate) const ALL: [Self; 5] = [Self::Auto, Self::Docker, Self::Local, Self::Ssh, Self::Remote];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Auto,
+        Self::Docker,
+        Self::Local,
+        Self::Ssh,
+        Self::Remote,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -53,7 +59,11 @@ impl FromStr for Runtime {
 
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         // V0's earlier name of its Docker runtime.
-        let name = if name == "eventstream" { "docker" } else { name };
+        let name = if name == "eventstream" {
+            "docker"
+        } else {
+            name
+        };
         Self::ALL
             .into_iter()
             .find(|runtime| runtime.name() == name)

@@ -41,7 +41,8 @@ pub(crate) struct SandboxSettings {
     pub remote: RemoteSettings,
     /// Whether a closed conversation's sandbox is removed, paused or kept.
     pub disposition: SandboxDisposition,
-    /// Retention of the sandbox of a conversation that was not closed, so that the conversation can be resumed.
+    /// Retention of the sandbox of a conversation that was not closed, so that the conversation can
+    /// be resumed.
     pub close_delay: Duration,
 }
 
@@ -113,7 +114,9 @@ impl SshSettings {
             user: ["USER", "LOGNAME"]
                 .into_iter()
                 .find_map(|name| environment(name).filter(|user| !user.is_empty())),
-            agent: environment("SSH_AUTH_SOCK").filter(|path| !path.is_empty()).map(PathBuf::from),
+            agent: environment("SSH_AUTH_SOCK")
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
         }
     }
 }
@@ -123,7 +126,8 @@ impl RemoteSettings {
         let text = |name| settings.text("sandbox", name);
         let url = |name| text(name).and_then(|text| text.parse().ok());
         let number = |name| settings.number("sandbox", name);
-        let seconds = |name| number(name).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let seconds =
+            |name| number(name).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         Self {
             server_url: url("remote_server_url"),
             server_key: text("remote_server_key").map(SecretString::from),
@@ -132,7 +136,9 @@ impl RemoteSettings {
             ca_file: text("remote_ca_file").map(PathBuf::from),
             init_timeout: seconds("remote_runtime_init_timeout"),
             api_timeout: seconds("remote_runtime_api_timeout"),
-            enable_retries: settings.flag("sandbox", "remote_runtime_enable_retries").unwrap_or(true),
+            enable_retries: settings
+                .flag("sandbox", "remote_runtime_enable_retries")
+                .unwrap_or(true),
             class: text("remote_runtime_class"),
             resource_factor: number("remote_runtime_resource_factor"),
         }
@@ -155,7 +161,8 @@ impl SandboxSettings {
         }
     }
 
-    /// Reads the section. Returns with it the source of the volume at [`WORKSPACE`], which is the workspace.
+    /// Reads the section. Returns with it the source of the volume at [`WORKSPACE`], which is the
+    /// workspace.
     pub(super) fn read(
         settings: &Settings,
         environment: &impl Fn(&str) -> Option<String>,
@@ -165,16 +172,25 @@ impl SandboxSettings {
         let (workspaces, volumes): (Vec<Volume>, _) = settings
             .volumes("sandbox", "volumes")
             .into_iter()
-            .partition(|volume| volume.target.trim_end_matches('/') == WORKSPACE && !volume.read_only);
+            .partition(|volume| {
+                volume.target.trim_end_matches('/') == WORKSPACE && !volume.read_only
+            });
         let ids = |text: String| text.split(',').map(|id| id.trim().to_owned()).collect();
         let default = ResourceLimits::default();
         let read = Self {
             image: text("runtime_container_image").or_else(|| text("base_container_image")),
             volumes,
             resources: ResourceLimits {
-                memory_bytes: settings.size("sandbox", "memory_limit").unwrap_or(default.memory_bytes),
-                disk_bytes: settings.size("sandbox", "disk_limit").unwrap_or(default.disk_bytes),
-                cpus: settings.number("sandbox", "cpus").filter(|cpus| *cpus > 0.0).unwrap_or(default.cpus),
+                memory_bytes: settings
+                    .size("sandbox", "memory_limit")
+                    .unwrap_or(default.memory_bytes),
+                disk_bytes: settings
+                    .size("sandbox", "disk_limit")
+                    .unwrap_or(default.disk_bytes),
+                cpus: settings
+                    .number("sandbox", "cpus")
+                    .filter(|cpus| *cpus > 0.0)
+                    .unwrap_or(default.cpus),
                 pids: settings
                     .integer("sandbox", "pids_limit")
                     .and_then(|pids| u32::try_from(pids).ok())
@@ -206,7 +222,13 @@ impl SandboxSettings {
                 .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
                 .unwrap_or(Duration::from_secs(3600)),
         };
-        (read, workspaces.into_iter().next().map(|volume| volume.source.into()))
+        (
+            read,
+            workspaces
+                .into_iter()
+                .next()
+                .map(|volume| volume.source.into()),
+        )
     }
 }
 
@@ -216,15 +238,22 @@ mod tests {
 
     #[test]
     fn user_is_the_first_name_that_the_environment_has() {
-        for (user, logname, expected) in
-            [("me", "other", Some("me")), ("", "other", Some("other")), ("", "", None)]
-        {
+        for (user, logname, expected) in [
+            ("me", "other", Some("me")),
+            ("", "other", Some("other")),
+            ("", "", None),
+        ] {
             let environment = |name: &str| match name {
                 "USER" => Some(user.to_owned()),
                 "LOGNAME" => Some(logname.to_owned()),
                 _ => None,
             };
-            assert_eq!(SshSettings::read(&Settings::default(), &environment).user.as_deref(), expected);
+            assert_eq!(
+                SshSettings::read(&Settings::default(), &environment)
+                    .user
+                    .as_deref(),
+                expected
+            );
         }
     }
 }

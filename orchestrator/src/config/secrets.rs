@@ -17,13 +17,20 @@ pub(super) fn read(
 ) -> Result<BTreeMap<String, Secret>, ConfigError> {
     let mut found = BTreeMap::new();
     for (name, Setting { value, .. }) in file {
-        let secret = from_file(value)
-            .ok_or_else(|| invalid(&name, "must be a string, or {value = \"…\", description = \"…\"}"))?;
+        let secret = from_file(value).ok_or_else(|| {
+            invalid(
+                &name,
+                "must be a string, or {value = \"…\", description = \"…\"}",
+            )
+        })?;
         found.insert(name, secret);
     }
     for flag in flags {
         let (name, value) = from_flag(flag, environment)?;
-        let description = found.remove(&name).map(|secret: Secret| secret.description).unwrap_or_default();
+        let description = found
+            .remove(&name)
+            .map(|secret: Secret| secret.description)
+            .unwrap_or_default();
         found.insert(name, Secret { value, description });
     }
     match found.keys().find(|name| !is_variable_name(name)) {
@@ -47,7 +54,10 @@ fn from_file(value: toml::Value) -> Option<Secret> {
         Some(_) => return None,
         None => String::new(),
     };
-    Some(Secret { value: value.into(), description })
+    Some(Secret {
+        value: value.into(),
+        description,
+    })
 }
 
 fn from_flag(
@@ -55,8 +65,12 @@ fn from_flag(
     environment: &impl Fn(&str) -> Option<String>,
 ) -> Result<(String, SecretString), ConfigError> {
     let Some((name, value)) = flag.split_once('=') else {
-        let value = environment(flag)
-            .ok_or_else(|| invalid(flag, "is not in the environment: set it, or say --secret NAME=@FILE"))?;
+        let value = environment(flag).ok_or_else(|| {
+            invalid(
+                flag,
+                "is not in the environment: set it, or say --secret NAME=@FILE",
+            )
+        })?;
         return Ok((flag.to_owned(), value.into()));
     };
     let value = match value.strip_prefix('@') {
@@ -76,11 +90,15 @@ pub(super) const INVALID_NAME: &str =
 
 /// Whether a shell accepts this name of a variable.
 pub(super) fn is_variable_name(name: &str) -> bool {
-    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    name.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && !name.is_empty()
 }
 
 fn invalid(name: &str, problem: &str) -> ConfigError {
-    ConfigError::BadSecret { name: name.to_owned(), problem: problem.to_owned() }
+    ConfigError::BadSecret {
+        name: name.to_owned(),
+        problem: problem.to_owned(),
+    }
 }

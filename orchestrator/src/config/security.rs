@@ -57,15 +57,22 @@ impl SecuritySettings {
         trust: &TrustStore,
     ) -> Self {
         let text = |name| settings.text("security", name);
-        let analyzer = text("security_analyzer").and_then(|name| choose_analyzer(name, home, trust));
+        let analyzer =
+            text("security_analyzer").and_then(|name| choose_analyzer(name, home, trust));
         let is_grayswan = matches!(analyzer, Some(AnalyzerChoice::GraySwan));
         let grayswan_key = || variable(environment, "GRAYSWAN_API_KEY").filter(|_| is_grayswan);
         Self {
-            confirmation_mode: settings.flag("security", "confirmation_mode").unwrap_or(false),
-            policy: text("confirmation_policy").as_deref().and_then(parse_policy),
+            confirmation_mode: settings
+                .flag("security", "confirmation_mode")
+                .unwrap_or(false),
+            policy: text("confirmation_policy")
+                .as_deref()
+                .and_then(parse_policy),
             analyzer,
             analyzer_url: text("security_analyzer_url"),
-            analyzer_key: text("security_analyzer_key").or_else(grayswan_key).map(SecretString::from),
+            analyzer_key: text("security_analyzer_key")
+                .or_else(grayswan_key)
+                .map(SecretString::from),
             analyzer_timeout: settings.number("security", "security_analyzer_timeout"),
             grayswan_policy: variable(environment, "GRAYSWAN_POLICY_ID"),
         }
@@ -81,14 +88,23 @@ impl SecuritySettings {
 }
 
 /// `None` if the name turns the analyzer off.
-fn choose_analyzer(name: String, home: Option<&Path>, trust: &TrustStore) -> Option<AnalyzerChoice> {
+fn choose_analyzer(
+    name: String,
+    home: Option<&Path>,
+    trust: &TrustStore,
+) -> Option<AnalyzerChoice> {
     Some(match name.as_str() {
         "none" => return None,
         "llm" => AnalyzerChoice::DeclaredRisk,
         "invariant" => AnalyzerChoice::Invariant,
         "grayswan" => AnalyzerChoice::GraySwan,
-        url if url.starts_with("http://") || url.starts_with("https://") => AnalyzerChoice::Http(name),
-        path => AnalyzerChoice::Policy { file: policy_file::read(path, home, trust), path: name },
+        url if url.starts_with("http://") || url.starts_with("https://") => {
+            AnalyzerChoice::Http(name)
+        }
+        path => AnalyzerChoice::Policy {
+            file: policy_file::read(path, home, trust),
+            path: name,
+        },
     })
 }
 
@@ -96,9 +112,15 @@ fn choose_analyzer(name: String, home: Option<&Path>, trust: &TrustStore) -> Opt
 fn parse_policy(name: &str) -> Option<ConfirmationPolicy> {
     Some(match name {
         "never" => ConfirmationPolicy::Never,
-        "low" => ConfirmationPolicy::Risky { from: SecurityRisk::Low },
-        "medium" => ConfirmationPolicy::Risky { from: SecurityRisk::Medium },
-        "high" => ConfirmationPolicy::Risky { from: SecurityRisk::High },
+        "low" => ConfirmationPolicy::Risky {
+            from: SecurityRisk::Low,
+        },
+        "medium" => ConfirmationPolicy::Risky {
+            from: SecurityRisk::Medium,
+        },
+        "high" => ConfirmationPolicy::Risky {
+            from: SecurityRisk::High,
+        },
         "always" => ConfirmationPolicy::Always,
         _ => return None,
     })

@@ -30,7 +30,11 @@ pub(crate) enum ConfigError {
         byte: usize,
     },
     #[error("{path}:{line}: {problem}")]
-    NotToml { path: PathBuf, line: usize, problem: String },
+    NotToml {
+        path: PathBuf,
+        line: usize,
+        problem: String,
+    },
     /// A value has the wrong type or is out of range.
     #[error("{origin}: {key} must be {expected}, not {found}")]
     BadValue {
@@ -115,7 +119,8 @@ impl std::fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Validates and sets the value of a key. An old name only sets a key that its current name does not set.
+    /// Validates and sets the value of a key. An old name only sets a key that its current name
+    /// does not set.
     pub(super) fn set(
         &mut self,
         key: keys::Key,
@@ -170,7 +175,8 @@ impl Settings {
         self.values.extend(other.values);
     }
 
-    /// Removes what an untrusted file may not set over `own`, the user's own settings. Returns the removed keys.
+    /// Removes what an untrusted file may not set over `own`, the user's own settings. Returns the
+    /// removed keys.
     pub(super) fn retain_untrusted(&mut self, own: &Self) -> Vec<String> {
         let mut removed = Vec::new();
         self.values.retain(|(section, name), setting| {
@@ -187,7 +193,8 @@ impl Settings {
         removed
     }
 
-    /// Makes the path of a prompt, which is relative to this folder, absolute. V0's prompt names stay.
+    /// Makes the path of a prompt, which is relative to this folder, absolute. V0's prompt names
+    /// stay.
     pub(super) fn resolve_prompt(&mut self, folder: &Path) {
         let prompt = self.values.get_mut(&("agent", "system_prompt_filename"));
         if let Some(toml::Value::String(file)) = prompt.map(|setting| &mut setting.value)
@@ -204,10 +211,12 @@ impl Settings {
             .values
             .keys()
             .filter(|(section, name)| keys::find(section, name).is_some_and(|key| !key.has_effect))
-            .map(|(section, name)| match keys::replacement_hint(section, name) {
-                Some(hint) => format!("{section}.{name} ({hint})"),
-                None => format!("{section}.{name}"),
-            })
+            .map(
+                |(section, name)| match keys::replacement_hint(section, name) {
+                    Some(hint) => format!("{section}.{name} ({hint})"),
+                    None => format!("{section}.{name}"),
+                },
+            )
             .collect();
         (!names.is_empty()).then(|| format!("without effect in this version: {}", names.join(", ")))
     }
@@ -229,8 +238,16 @@ impl Settings {
     }
 
     /// Sets a key that has no value.
-    pub(super) fn set_default_integer(&mut self, section: &'static str, name: &'static str, value: u32) {
-        let setting = Setting { value: i64::from(value).into(), origin: Origin::Program };
+    pub(super) fn set_default_integer(
+        &mut self,
+        section: &'static str,
+        name: &'static str,
+        value: u32,
+    ) {
+        let setting = Setting {
+            value: i64::from(value).into(),
+            origin: Origin::Program,
+        };
         self.values.entry((section, name)).or_insert(setting);
     }
 
@@ -246,7 +263,9 @@ impl Settings {
 
     /// Volumes to mount.
     pub(crate) fn volumes(&self, section: &str, name: &str) -> Vec<Volume> {
-        self.text(section, name).and_then(|text| volumes(&text).ok()).unwrap_or_default()
+        self.text(section, name)
+            .and_then(|text| volumes(&text).ok())
+            .unwrap_or_default()
     }
 
     /// A truth value.
@@ -261,8 +280,14 @@ impl Settings {
 
     /// The strings of a list.
     pub(crate) fn list(&self, section: &str, name: &str) -> Vec<String> {
-        let values = self.value(section, name).and_then(toml::Value::as_array).into_iter().flatten();
-        values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
+        let values = self
+            .value(section, name)
+            .and_then(toml::Value::as_array)
+            .into_iter()
+            .flatten();
+        values
+            .filter_map(|value| value.as_str().map(str::to_owned))
+            .collect()
     }
 
     /// A table, as JSON.
@@ -284,10 +309,16 @@ impl Settings {
 
     /// A whole section, as JSON.
     pub(super) fn section(&self, section: &str) -> serde_json::Map<String, serde_json::Value> {
-        let values = self.values.iter().filter(|((key_section, _), _)| *key_section == section);
+        let values = self
+            .values
+            .iter()
+            .filter(|((key_section, _), _)| *key_section == section);
         values
             .filter_map(|((_, name), setting)| {
-                Some(((*name).to_owned(), serde_json::to_value(&setting.value).ok()?))
+                Some((
+                    (*name).to_owned(),
+                    serde_json::to_value(&setting.value).ok()?,
+                ))
             })
             .collect()
     }
@@ -299,16 +330,22 @@ impl Settings {
 
     /// The value of a key with its source.
     pub(super) fn find(&self, section: &str, name: &str) -> Option<&Setting> {
-        self.values.iter().find(|((s, n), _)| (*s, *n) == (section, name)).map(|(_, setting)| setting)
+        self.values
+            .iter()
+            .find(|((s, n), _)| (*s, *n) == (section, name))
+            .map(|(_, setting)| setting)
     }
 
     /// All values with their keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, &Setting)> {
-        self.values.iter().map(|((section, name), setting)| (*section, *name, setting))
+        self.values
+            .iter()
+            .map(|((section, name), setting)| (*section, *name, setting))
     }
 }
 
-/// Whether an untrusted file may set this value, where the user's own settings hold `own` for the key.
+/// Whether an untrusted file may set this value, where the user's own settings hold `own` for the
+/// key.
 fn is_allowed(
     rule: UntrustedRule,
     value: &toml::Value,
@@ -317,16 +354,24 @@ fn is_allowed(
 ) -> bool {
     match rule {
         UntrustedRule::Any => true,
-        UntrustedRule::StaysOff => value.as_bool() == Some(false) || own.is_none_or(|own| own == value),
+        UntrustedRule::StaysOff => {
+            value.as_bool() == Some(false) || own.is_none_or(|own| own == value)
+        }
         UntrustedRule::Only(flag) => value.as_bool() == Some(flag),
         UntrustedRule::OnlyText(text) => value.as_str() == Some(text),
         UntrustedRule::Lowers(default) => {
             // The user's 0 means no limit, or the default one.
-            let limit = own.and_then(to_number).filter(|number| *number > 0.0).unwrap_or(default);
+            let limit = own
+                .and_then(to_number)
+                .filter(|number| *number > 0.0)
+                .unwrap_or(default);
             to_number(value).is_some_and(|number| number > 0.0 && number <= limit)
         }
         UntrustedRule::BuiltInAgent => {
-            own.is_none() && value.as_str().is_some_and(|name| is_narrower(name, settings))
+            own.is_none()
+                && value
+                    .as_str()
+                    .is_some_and(|name| is_narrower(name, settings))
         }
         UntrustedRule::FileInFolder => {
             let is_in_folder = |file| {
@@ -352,31 +397,47 @@ fn fits(kind: Kind, value: &toml::Value) -> bool {
         Kind::Text => value.is_str(),
         Kind::Integer => value.as_integer().is_some_and(|number| number >= 0),
         Kind::Number => {
-            value.as_float().is_some_and(|number| number.is_finite() && number >= 0.0)
+            value
+                .as_float()
+                .is_some_and(|number| number.is_finite() && number >= 0.0)
                 || value.as_integer().is_some_and(|number| number >= 0)
         }
         Kind::Flag => value.is_bool(),
-        Kind::Size => value.as_str().is_some_and(|text| size_in_bytes(text).is_some()),
+        Kind::Size => value
+            .as_str()
+            .is_some_and(|text| size_in_bytes(text).is_some()),
         Kind::Volumes => value.as_str().is_some_and(|text| volumes(text).is_ok()),
-        Kind::Url => value.as_str().is_some_and(|text| text.is_empty() || text.parse::<ServerUrl>().is_ok()),
-        Kind::Runtime => {
-            value.as_str().is_some_and(|text| text.is_empty() || text.parse::<Runtime>().is_ok())
-        }
-        Kind::UnknownHosts => value.as_str().is_some_and(|text| UnknownHostPolicy::from_name(text).is_some()),
+        Kind::Url => value
+            .as_str()
+            .is_some_and(|text| text.is_empty() || text.parse::<ServerUrl>().is_ok()),
+        Kind::Runtime => value
+            .as_str()
+            .is_some_and(|text| text.is_empty() || text.parse::<Runtime>().is_ok()),
+        Kind::UnknownHosts => value
+            .as_str()
+            .is_some_and(|text| UnknownHostPolicy::from_name(text).is_some()),
         // `Settings::set` has validated each server.
         Kind::Servers => value.is_array(),
         Kind::Confirmation => {
-            matches!(value.as_str(), Some("never" | "low" | "medium" | "high" | "always"))
+            matches!(
+                value.as_str(),
+                Some("never" | "low" | "medium" | "high" | "always")
+            )
         }
         Kind::Router => matches!(value.as_str(), Some("noop_router" | "multimodal_router")),
-        Kind::List => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_str)),
+        Kind::List => value
+            .as_array()
+            .is_some_and(|values| values.iter().all(toml::Value::is_str)),
         Kind::Table => value.is_table(),
-        Kind::Tables => value.as_array().is_some_and(|values| values.iter().all(toml::Value::is_table)),
+        Kind::Tables => value
+            .as_array()
+            .is_some_and(|values| values.iter().all(toml::Value::is_table)),
         Kind::Any => true,
     }
 }
 
-/// Parses a size in Docker's notation, such as `512m`: units are powers of 1,024, and a number without a unit is bytes.
+/// Parses a size in Docker's notation, such as `512m`: units are powers of 1,024, and a number
+/// without a unit is bytes.
 pub(crate) fn size_in_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -387,9 +448,16 @@ pub(crate) fn size_in_bytes(text: &str) -> Option<u64> {
         "t" | "tb" | "tib" => 40,
         _ => return None,
     };
-    digits.parse::<u64>().ok().filter(|number| *number > 0)?.checked_mul(1 << shift)
+    digits
+        .parse::<u64>()
+        .ok()
+        .filter(|number| *number > 0)?
+        .checked_mul(1 << shift)
 }
 
 fn volumes(text: &str) -> Result<Vec<Volume>, VolumeError> {
-    text.split(',').filter(|volume| !volume.trim().is_empty()).map(str::parse).collect()
+    text.split(',')
+        .filter(|volume| !volume.trim().is_empty())
+        .map(str::parse)
+        .collect()
 }

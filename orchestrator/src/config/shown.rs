@@ -1,6 +1,7 @@
 //! Every key with its value and the source of the value, for `glovebox config show`.
 //!
-//! Defaults come from `docs/configuration.md`, which a test compares with the program. Values that may be secret are masked.
+//! Defaults come from `docs/configuration.md`, which a test compares with the program. Values that
+//! may be secret are masked.
 
 use std::collections::BTreeMap;
 
@@ -49,15 +50,31 @@ pub(crate) fn shown_values(
     settings.overlay(environment::read(&variable)?);
     let options = from_command_line(overrides);
     let find = |settings: &Settings, key: Key| {
-        let option = options.iter().find(|(section, name, _)| (*section, *name) == (key.section, key.name));
-        option.map(|(.., setting)| setting).or_else(|| settings.find(key.section, key.name)).cloned()
+        let option = options
+            .iter()
+            .find(|(section, name, _)| (*section, *name) == (key.section, key.name));
+        option
+            .map(|(.., setting)| setting)
+            .or_else(|| settings.find(key.section, key.name))
+            .cloned()
     };
     let agent_name = keys::find("core", "default_agent").and_then(|key| find(&settings, key));
     let agent_name = agent_name.as_ref().and_then(|name| name.value.as_str());
     let agent_name = agent::section_name(agent_name.unwrap_or(AgentDefinition::CODE_ACT));
-    settings.overlay(layers.file.group("agent", agent_name).cloned().unwrap_or_default());
-    let model = overrides.model.clone().or_else(|| settings.text("agent", "llm_config"));
-    let group = model.and_then(|name| layers.file.group("llm", &name)).cloned();
+    settings.overlay(
+        layers
+            .file
+            .group("agent", agent_name)
+            .cloned()
+            .unwrap_or_default(),
+    );
+    let model = overrides
+        .model
+        .clone()
+        .or_else(|| settings.text("agent", "llm_config"));
+    let group = model
+        .and_then(|name| layers.file.group("llm", &name))
+        .cloned();
     settings.overlay(group.unwrap_or_default());
 
     let defaults = documented_defaults();
@@ -67,21 +84,35 @@ pub(crate) fn shown_values(
             Some(setting) => shown(format!("{}.{}", key.section, key.name), key, setting),
             None => ShownValue {
                 key: format!("{}.{}", key.section, key.name),
-                value: defaults.get(&(key.section, key.name)).map(|text| to_value(key.kind, text)),
+                value: defaults
+                    .get(&(key.section, key.name))
+                    .map(|text| to_value(key.kind, text)),
                 origin: Origin::Program,
             },
         });
-    let groups = layers.file.groups.iter().flat_map(|((section, group), settings)| {
-        settings.iter().filter_map(move |(_, name, setting)| {
-            let key = keys::find(section, name).filter(|key| key.has_effect)?;
-            Some(shown(format!("{section}.{group}.{name}"), key, setting.clone()))
-        })
-    });
-    let secrets = layers.file.secrets.iter().map(|(name, setting)| ShownValue {
-        key: format!("secrets.{name}"),
-        value: Some(MASK.into()),
-        origin: setting.origin.clone(),
-    });
+    let groups = layers
+        .file
+        .groups
+        .iter()
+        .flat_map(|((section, group), settings)| {
+            settings.iter().filter_map(move |(_, name, setting)| {
+                let key = keys::find(section, name).filter(|key| key.has_effect)?;
+                Some(shown(
+                    format!("{section}.{group}.{name}"),
+                    key,
+                    setting.clone(),
+                ))
+            })
+        });
+    let secrets = layers
+        .file
+        .secrets
+        .iter()
+        .map(|(name, setting)| ShownValue {
+            key: format!("secrets.{name}"),
+            value: Some(MASK.into()),
+            origin: setting.origin.clone(),
+        });
     Ok(current.chain(groups).chain(secrets).collect())
 }
 
@@ -108,25 +139,61 @@ fn from_command_line(overrides: &Overrides) -> Vec<(&'static str, &'static str, 
         secrets: _,
     } = overrides;
     let text = |text: &Option<String>| text.clone().map(toml::Value::String);
-    let path = save_trajectory.as_ref().map(|path| path.to_string_lossy().into_owned().into());
+    let path = save_trajectory
+        .as_ref()
+        .map(|path| path.to_string_lossy().into_owned().into());
     let values: [(_, _, _, Option<toml::Value>); 13] = [
         ("llm", "model", "--model", text(model)),
         ("core", "default_agent", "--agent", text(agent)),
-        ("core", "max_iterations", "--max-iterations", max_iterations.map(|steps| i64::from(steps).into())),
-        ("core", "max_budget_per_task", "--max-budget-per-task", max_budget.map(toml::Value::Float)),
+        (
+            "core",
+            "max_iterations",
+            "--max-iterations",
+            max_iterations.map(|steps| i64::from(steps).into()),
+        ),
+        (
+            "core",
+            "max_budget_per_task",
+            "--max-budget-per-task",
+            max_budget.map(toml::Value::Float),
+        ),
         ("store", "url", "--store", text(store)),
         ("store", "blobs", "--blobs", text(blobs)),
-        ("core", "runtime", "--runtime", runtime.map(|runtime| runtime.name().into())),
+        (
+            "core",
+            "runtime",
+            "--runtime",
+            runtime.map(|runtime| runtime.name().into()),
+        ),
         ("sandbox", "base_container_image", "--image", text(image)),
         ("sandbox", "network", "--network", text(network)),
-        ("sandbox", "unsafe_local", "--unsafe-local", unsafe_local.then(|| true.into())),
+        (
+            "sandbox",
+            "unsafe_local",
+            "--unsafe-local",
+            unsafe_local.then(|| true.into()),
+        ),
         ("sandbox", "ssh_host", "--host", text(ssh_host)),
         ("core", "save_trajectory_path", "--save-trajectory", path),
-        ("sandbox", "selected_repo", "--selected-repo", text(selected_repository)),
+        (
+            "sandbox",
+            "selected_repo",
+            "--selected-repo",
+            text(selected_repository),
+        ),
     ];
-    let values = values.into_iter().filter_map(|(section, name, option, value)| {
-        Some((section, name, Setting { value: value?, origin: Origin::CommandLine(option) }))
-    });
+    let values = values
+        .into_iter()
+        .filter_map(|(section, name, option, value)| {
+            Some((
+                section,
+                name,
+                Setting {
+                    value: value?,
+                    origin: Origin::CommandLine(option),
+                },
+            ))
+        });
     values.collect()
 }
 
@@ -135,7 +202,11 @@ fn shown(key: String, known: Key, Setting { value, origin }: Setting) -> ShownVa
         true => masked(value),
         false => without_credentials(value),
     };
-    ShownValue { key, value: Some(value), origin }
+    ShownValue {
+        key,
+        value: Some(value),
+        origin,
+    }
 }
 
 /// Masks a value. In tables, the fields in [`SHOWN_FIELDS`] stay.
@@ -144,7 +215,11 @@ fn masked(value: toml::Value) -> toml::Value {
         toml::Value::Array(values) => toml::Value::Array(values.into_iter().map(masked).collect()),
         toml::Value::Table(table) => {
             let entries = table.into_iter().map(|(name, value)| {
-                let value = if SHOWN_FIELDS.contains(&name.as_str()) { value } else { masked(value) };
+                let value = if SHOWN_FIELDS.contains(&name.as_str()) {
+                    value
+                } else {
+                    masked(value)
+                };
                 (name, value)
             });
             toml::Value::Table(entries.collect())
@@ -158,9 +233,12 @@ fn without_credentials(value: toml::Value) -> toml::Value {
     match value {
         toml::Value::String(text) => match text.split_once("://") {
             Some((scheme, rest)) => {
-                let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, _)| (rest, "?***"));
-                let rest =
-                    rest.rsplit_once('@').map_or(rest.to_owned(), |(_, rest)| format!("{MASK}@{rest}"));
+                let (rest, query) = rest
+                    .split_once('?')
+                    .map_or((rest, ""), |(rest, _)| (rest, "?***"));
+                let rest = rest
+                    .rsplit_once('@')
+                    .map_or(rest.to_owned(), |(_, rest)| format!("{MASK}@{rest}"));
                 format!("{scheme}://{rest}{query}").into()
             }
             None => text.into(),
@@ -169,7 +247,10 @@ fn without_credentials(value: toml::Value) -> toml::Value {
             toml::Value::Array(values.into_iter().map(without_credentials).collect())
         }
         toml::Value::Table(table) => toml::Value::Table(
-            table.into_iter().map(|(name, value)| (name, without_credentials(value))).collect(),
+            table
+                .into_iter()
+                .map(|(name, value)| (name, without_credentials(value)))
+                .collect(),
         ),
         other => other,
     }
@@ -178,22 +259,33 @@ fn without_credentials(value: toml::Value) -> toml::Value {
 /// The defaults of the tables of keys, by section and name.
 fn documented_defaults() -> BTreeMap<(&'static str, &'static str), String> {
     let tables = PAGE.split_once(KEYS).map_or("", |(_, tables)| tables);
-    let tables = tables.split_once(KEYS_WITHOUT_EFFECT).map_or("", |(tables, _)| tables);
+    let tables = tables
+        .split_once(KEYS_WITHOUT_EFFECT)
+        .map_or("", |(tables, _)| tables);
     let defaults = rows(tables).into_iter().filter_map(|(section, cells)| {
-        let default = cells.get(2).map(|text| text.replace('`', "")).filter(|text| !text.is_empty());
+        let default = cells
+            .get(2)
+            .map(|text| text.replace('`', ""))
+            .filter(|text| !text.is_empty());
         Some(((section, *cells.first()?), default?))
     });
     defaults.collect()
 }
 
-/// The cells of each row, with the third-level heading above it. Leaves out heads and rulers of tables.
+/// The cells of each row, with the third-level heading above it. Leaves out heads and rulers of
+/// tables.
 pub(super) fn rows(part: &str) -> Vec<(&str, Vec<&str>)> {
     let (mut section, mut rows) = ("", Vec::new());
     for line in part.lines() {
         if let Some(heading) = line.strip_prefix("### ") {
             section = heading;
         } else if let Some(row) = line.strip_prefix("| `") {
-            rows.push((section, row.split('|').map(|cell| cell.trim().trim_end_matches('`')).collect()));
+            rows.push((
+                section,
+                row.split('|')
+                    .map(|cell| cell.trim().trim_end_matches('`'))
+                    .collect(),
+            ));
         }
     }
     rows
@@ -202,9 +294,11 @@ pub(super) fn rows(part: &str) -> Vec<(&str, Vec<&str>)> {
 /// Converts a documented default, which may be a description such as `by model`.
 fn to_value(kind: Kind, text: &str) -> toml::Value {
     let value = match kind {
-        Kind::Integer | Kind::Number => {
-            text.parse().map(toml::Value::Integer).ok().or_else(|| text.parse().map(toml::Value::Float).ok())
-        }
+        Kind::Integer | Kind::Number => text
+            .parse()
+            .map(toml::Value::Integer)
+            .ok()
+            .or_else(|| text.parse().map(toml::Value::Float).ok()),
         Kind::Flag => text.parse().map(toml::Value::Boolean).ok(),
         _ => None,
     };
@@ -220,7 +314,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.toml");
         std::fs::write(&path, file).unwrap();
-        let overrides = Overrides { config_file: Some(path.clone()), ..overrides };
+        let overrides = Overrides {
+            config_file: Some(path.clone()),
+            ..overrides
+        };
         let variable = |name: &str| match name {
             "HOME" => Some("/nowhere".to_owned()),
             "LLM_API_KEY" => Some("key-of-the-test".to_owned()),
@@ -229,27 +326,49 @@ mod tests {
         };
         let values = shown_values(&overrides, variable).unwrap();
         let found = values.into_iter().find(|value| value.key == key).unwrap();
-        let origin = found.origin.to_string().replace(&*path.to_string_lossy(), "FILE");
-        (found.value.map(|value| value.to_string()).unwrap_or_default(), origin)
+        let origin = found
+            .origin
+            .to_string()
+            .replace(&*path.to_string_lossy(), "FILE");
+        (
+            found
+                .value
+                .map(|value| value.to_string())
+                .unwrap_or_default(),
+            origin,
+        )
     }
 
     #[test]
     fn value_is_shown_with_its_source() {
-        let file =
-            "[core]\nruntime = 'local'\nmax_iterations = 3\n[llm.fast]\nmodel = 'm'\n[sandbox]\ncpus = 1\n";
+        let file = "[core]\nruntime = 'local'\nmax_iterations = 3\n[llm.fast]\nmodel = 'm'\n[sandbox]\ncpus = 1\n";
         let shown = |key| find(file, Overrides::default(), key);
         let pair = |value: &str, origin: &str| (value.to_owned(), origin.to_owned());
         assert_eq!(shown("core.runtime"), pair("\"local\"", "FILE:2"));
-        assert_eq!(shown("core.max_iterations"), pair("7", "environment variable MAX_ITERATIONS"));
+        assert_eq!(
+            shown("core.max_iterations"),
+            pair("7", "environment variable MAX_ITERATIONS")
+        );
         assert_eq!(shown("llm.fast.model"), pair("\"m\"", "FILE:5"));
         assert_eq!(shown("llm.num_retries"), pair("5", "default"));
-        assert_eq!(shown("llm.max_input_tokens"), pair("\"by model\"", "default"));
+        assert_eq!(
+            shown("llm.max_input_tokens"),
+            pair("\"by model\"", "default")
+        );
         assert_eq!(shown("llm.model"), pair("", "default"));
-        let overrides = Overrides { max_iterations: Some(9), ..Overrides::default() };
-        assert_eq!(find(file, overrides, "core.max_iterations"), pair("9", "option --max-iterations"));
-        let agent =
-            "[core]\ndefault_agent = 'mine'\n[agent]\nenable_cmd = true\n[agent.mine]\nenable_cmd = false\n";
-        assert_eq!(find(agent, Overrides::default(), "agent.enable_cmd"), pair("false", "FILE:6"));
+        let overrides = Overrides {
+            max_iterations: Some(9),
+            ..Overrides::default()
+        };
+        assert_eq!(
+            find(file, overrides, "core.max_iterations"),
+            pair("9", "option --max-iterations")
+        );
+        let agent = "[core]\ndefault_agent = 'mine'\n[agent]\nenable_cmd = true\n[agent.mine]\nenable_cmd = false\n";
+        assert_eq!(
+            find(agent, Overrides::default(), "agent.enable_cmd"),
+            pair("false", "FILE:6")
+        );
     }
 
     #[test]
@@ -268,17 +387,25 @@ mod tests {
             assert_eq!(find(file, Overrides::default(), key).0, expected, "{key}");
         }
         let (servers, _) = find(file, Overrides::default(), "mcp.stdio_servers");
-        assert!(servers.contains("name = \"s\"") && !servers.contains("hidden"), "{servers}");
+        assert!(
+            servers.contains("name = \"s\"") && !servers.contains("hidden"),
+            "{servers}"
+        );
     }
 
     #[test]
     fn key_whose_name_says_secret_is_masked() {
         const WORDS: [&str; 4] = ["key", "secret", "password", "env_vars"];
         for key in keys::all().filter(|key| key.has_effect && key.kind != Kind::Flag) {
-            let says_secret = WORDS
-                .iter()
-                .any(|word| key.name.split('_').any(|part| part == *word) || key.name.ends_with(word));
-            assert!(!says_secret || keys::is_secret(key.section, key.name), "{}.{}", key.section, key.name);
+            let says_secret = WORDS.iter().any(|word| {
+                key.name.split('_').any(|part| part == *word) || key.name.ends_with(word)
+            });
+            assert!(
+                !says_secret || keys::is_secret(key.section, key.name),
+                "{}.{}",
+                key.section,
+                key.name
+            );
         }
     }
 }

@@ -10,9 +10,16 @@ use super::settings::{ConfigError, Settings};
 
 /// Reads the variables, by name. Numbers and truth values become text.
 pub(super) fn read(settings: &Settings) -> Result<BTreeMap<String, SecretString>, ConfigError> {
-    let variables = settings.table("sandbox", "runtime_startup_env_vars").unwrap_or_default();
+    let variables = settings
+        .table("sandbox", "runtime_startup_env_vars")
+        .unwrap_or_default();
     let read = |(name, value): (String, Value)| {
-        let refuse = |problem| Err(ConfigError::BadVariable { name: name.clone(), problem });
+        let refuse = |problem| {
+            Err(ConfigError::BadVariable {
+                name: name.clone(),
+                problem,
+            })
+        };
         if !is_variable_name(&name) {
             return refuse(INVALID_NAME);
         }

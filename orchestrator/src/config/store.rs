@@ -10,7 +10,8 @@ use super::Overrides;
 use super::host::{expand_home, variable};
 use super::settings::{ConfigError, Origin, Settings};
 
-/// Default time after which other hosts take over the conversations of one that no longer renews its leases.
+/// Default time after which other hosts take over the conversations of one that no longer renews
+/// its leases.
 const DEFAULT_LEASE_DURATION: Duration = Duration::from_secs(45);
 
 /// Minimum of it. A third of it is the interval of renewals.
@@ -22,13 +23,15 @@ const MAX_LEASE_DURATION: Duration = Duration::from_hours(1);
 /// The store, as configured.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreSettings {
-    /// Address of a PostgreSQL database, which may have a password. `None` for a file in the state folder.
+    /// Address of a PostgreSQL database, which may have a password. `None` for a file in the state
+    /// folder.
     pub url: Option<SecretString>,
     /// The file that the address is from. `None` if it is from elsewhere.
     pub url_file: Option<PathBuf>,
     /// Where large events are.
     pub blobs: BlobPlace,
-    /// Time after which other hosts take over the conversations of one that no longer renews its leases.
+    /// Time after which other hosts take over the conversations of one that no longer renews its
+    /// leases.
     pub lease_duration: Duration,
 }
 
@@ -49,7 +52,10 @@ impl StoreSettings {
         overrides: &Overrides,
         environment: &impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
-        let url = overrides.store.clone().or_else(|| settings.text("store", "url"));
+        let url = overrides
+            .store
+            .clone()
+            .or_else(|| settings.text("store", "url"));
         let url_file = match settings.find("store", "url").map(|setting| &setting.origin) {
             Some(Origin::File(path, _)) if overrides.store.is_none() => path.canonicalize().ok(),
             _ => None,
@@ -66,19 +72,41 @@ impl StoreSettings {
         });
         if !(MIN_LEASE_DURATION..=MAX_LEASE_DURATION).contains(&lease_duration) {
             let (min, max) = (MIN_LEASE_DURATION.as_secs(), MAX_LEASE_DURATION.as_secs());
-            return Err(ConfigError::Store(format!("lease_duration must be from {min} to {max} seconds")));
+            return Err(ConfigError::Store(format!(
+                "lease_duration must be from {min} to {max} seconds"
+            )));
         }
-        let blobs = overrides.blobs.clone().or_else(|| settings.text("store", "blobs"));
-        let blobs = blobs.map_or(Ok(BlobPlace::Default), |place| BlobPlace::read(&place, environment))?;
-        Ok(Self { url: url.map(SecretString::from), url_file, blobs, lease_duration })
+        let blobs = overrides
+            .blobs
+            .clone()
+            .or_else(|| settings.text("store", "blobs"));
+        let blobs = blobs.map_or(Ok(BlobPlace::Default), |place| {
+            BlobPlace::read(&place, environment)
+        })?;
+        Ok(Self {
+            url: url.map(SecretString::from),
+            url_file,
+            blobs,
+            lease_duration,
+        })
     }
 
     /// Name of the store for people, without user and password.
     pub(crate) fn name(&self) -> String {
-        let Some(url) = &self.url else { return "the file in the state folder".to_owned() };
-        let address = url.expose_secret().split_once("://").map_or("", |(_, address)| address);
-        let address = address.rsplit_once('@').map_or(address, |(_, address)| address);
-        format!("postgres://{}", address.split('?').next().unwrap_or_default())
+        let Some(url) = &self.url else {
+            return "the file in the state folder".to_owned();
+        };
+        let address = url
+            .expose_secret()
+            .split_once("://")
+            .map_or("", |(_, address)| address);
+        let address = address
+            .rsplit_once('@')
+            .map_or(address, |(_, address)| address);
+        format!(
+            "postgres://{}",
+            address.split('?').next().unwrap_or_default()
+        )
     }
 
     /// The secrets of S3, which are not in a file.
@@ -88,12 +116,18 @@ impl StoreSettings {
             BlobPlace::Default | BlobPlace::Folder(_) => &[],
         };
         let secret = ["AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
-        variables.iter().filter(move |(name, _)| secret.contains(name)).map(|(_, value)| value)
+        variables
+            .iter()
+            .filter(move |(name, _)| secret.contains(name))
+            .map(|(_, value)| value)
     }
 }
 
 impl BlobPlace {
-    fn read(place: &str, environment: &impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+    fn read(
+        place: &str,
+        environment: &impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
         let Some(address) = place.strip_prefix("s3://") else {
             if place.is_empty() || place.contains("://") {
                 return Err(ConfigError::Store(format!(
@@ -120,5 +154,7 @@ impl BlobPlace {
 
 /// Whether a text is the address of a PostgreSQL database.
 pub(crate) fn is_postgres(url: &str) -> bool {
-    ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme))
+    ["postgres://", "postgresql://"]
+        .iter()
+        .any(|scheme| url.starts_with(scheme))
 }

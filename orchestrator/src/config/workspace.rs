@@ -11,12 +11,18 @@ use super::settings::{ConfigError, Settings};
 use super::{Overrides, startup_environment};
 
 /// Repository hosts, each with V0's variable for its token.
-const GIT_TOKENS: [(&str, &str); 3] =
-    [("github.com", "GITHUB_TOKEN"), ("gitlab.com", "GITLAB_TOKEN"), ("bitbucket.org", "BITBUCKET_TOKEN")];
+const GIT_TOKENS: [(&str, &str); 3] = [
+    ("github.com", "GITHUB_TOKEN"),
+    ("gitlab.com", "GITLAB_TOKEN"),
+    ("bitbucket.org", "BITBUCKET_TOKEN"),
+];
 
 /// Returns the variable with the token for a host. `None` for a host without one.
 pub(crate) fn token_variable(host: &str) -> Option<&'static str> {
-    GIT_TOKENS.iter().find(|(own, _)| *own == host).map(|(_, variable)| *variable)
+    GIT_TOKENS
+        .iter()
+        .find(|(own, _)| *own == host)
+        .map(|(_, variable)| *variable)
 }
 
 /// The workspace and the environment of commands in it, as configured.
@@ -24,7 +30,8 @@ pub(crate) fn token_variable(host: &str) -> Option<&'static str> {
 pub(crate) struct WorkspaceSettings {
     /// Folder to work in if the command line names none. `None` for a new one per conversation.
     pub base: Option<PathBuf>,
-    /// The user of a server whose folder below `base` it is. `None` for the operator, who works in `base` itself.
+    /// The user of a server whose folder below `base` it is. `None` for the operator, who works in
+    /// `base` itself.
     pub user: Option<UserId>,
     /// Repository to clone, as the user wrote it. A URL may hold credentials.
     pub selected_repository: Option<SecretString>,
@@ -41,7 +48,8 @@ pub(crate) struct WorkspaceSettings {
 }
 
 impl WorkspaceSettings {
-    /// Reads the keys of `[core]` and `[sandbox]`. `mounted` is the volume that is mounted at `/workspace`.
+    /// Reads the keys of `[core]` and `[sandbox]`. `mounted` is the volume that is mounted at
+    /// `/workspace`.
     pub(super) fn read(
         settings: &Settings,
         overrides: &Overrides,
@@ -49,18 +57,26 @@ impl WorkspaceSettings {
         environment: &impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let base = settings.path("core", "workspace_mount_path");
-        let base = base.or_else(|| settings.path("core", "workspace_base")).or(mounted);
+        let base = base
+            .or_else(|| settings.path("core", "workspace_base"))
+            .or(mounted);
         let selected = overrides.selected_repository.clone();
         let selected = selected.or_else(|| settings.text("sandbox", "selected_repo"));
         Ok(Self {
-            base: base.map(|path| expand_home(path, environment)).transpose()?,
+            base: base
+                .map(|path| expand_home(path, environment))
+                .transpose()?,
             user: None,
             selected_repository: selected.map(SecretString::from),
             git_tokens: GIT_TOKENS
                 .iter()
-                .filter_map(|(host, name)| Some(((*host).to_owned(), variable(environment, name)?.into())))
+                .filter_map(|(host, name)| {
+                    Some(((*host).to_owned(), variable(environment, name)?.into()))
+                })
                 .collect(),
-            init_git: settings.flag("core", "init_git_in_empty_workspace").unwrap_or(false),
+            init_git: settings
+                .flag("core", "init_git_in_empty_workspace")
+                .unwrap_or(false),
             git_user_name: settings.text("core", "git_user_name"),
             git_user_email: settings.text("core", "git_user_email"),
             startup_environment: startup_environment::read(settings)?,

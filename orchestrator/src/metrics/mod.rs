@@ -1,7 +1,8 @@
 //! Metrics of `glovebox serve`, in the text format of OpenMetrics.
 //!
-//! Measured by decorators around the engine's traits, which the composition root adds, so that no adapter knows of metrics.
-//! Labels name no user and no conversation, and each has a bounded number of values. `docs/operations.md` lists all metrics.
+//! Measured by decorators around the engine's traits, which the composition root adds, so that no
+//! adapter knows of metrics. Labels name no user and no conversation, and each has a bounded number
+//! of values. `docs/operations.md` lists all metrics.
 
 mod model;
 mod model_names;
@@ -47,7 +48,15 @@ impl Metrics {
         let sandboxes = SandboxMetrics::register(&mut registry);
         let store = StoreMetrics::register(&mut registry);
         let requests = RequestMetrics::register(&mut registry, read_pool().is_some());
-        Arc::new(Self { registry, models, sandboxes, store, requests, read_pool, rendering: Mutex::new(()) })
+        Arc::new(Self {
+            registry,
+            models,
+            sandboxes,
+            store,
+            requests,
+            read_pool,
+            rendering: Mutex::new(()),
+        })
     }
 
     /// The metrics of models, for [`CallMode`](crate::compose::CallMode).
@@ -74,12 +83,16 @@ impl fmt::Debug for Metrics {
 
 /// Buckets of operations that take milliseconds, in seconds.
 fn short_times() -> Histogram {
-    Histogram::new([0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0])
+    Histogram::new([
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+    ])
 }
 
 /// Buckets of operations that take seconds to minutes.
 fn long_times() -> Histogram {
-    Histogram::new([0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0])
+    Histogram::new([
+        0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+    ])
 }
 
 #[cfg(test)]

@@ -61,7 +61,11 @@ impl ModelMetrics {
             Unit::Seconds,
             metrics.duration.clone(),
         );
-        registry.register("model_tokens", "Tokens of successful calls, by kind", metrics.tokens.clone());
+        registry.register(
+            "model_tokens",
+            "Tokens of successful calls, by kind",
+            metrics.tokens.clone(),
+        );
         registry.register(
             "model_cost_dollars",
             "Cost of calls whose price is known, in US dollars",
@@ -87,30 +91,52 @@ impl ModelMetrics {
 
     /// Measures the calls of a model.
     pub(crate) fn measure(&self, inner: Arc<dyn Llm>) -> Arc<dyn Llm> {
-        Arc::new(MeteredLlm { inner, metrics: self.clone() })
+        Arc::new(MeteredLlm {
+            inner,
+            metrics: self.clone(),
+        })
     }
 
     pub(super) fn record_completion(&self, completion: &Completion, model: &str) {
         let usage = &completion.usage;
         // A router calls one of several models.
-        let model = self.names.label(if usage.model.is_empty() { model } else { &usage.model });
-        let labels = ModelLabels { model: model.clone() };
-        self.duration.get_or_create(&labels).observe(completion.latency.as_secs_f64());
+        let model = self.names.label(if usage.model.is_empty() {
+            model
+        } else {
+            &usage.model
+        });
+        let labels = ModelLabels {
+            model: model.clone(),
+        };
+        self.duration
+            .get_or_create(&labels)
+            .observe(completion.latency.as_secs_f64());
         for (kind, count) in [
             ("prompt", usage.prompt_tokens),
             ("completion", usage.completion_tokens),
             ("cache_read", usage.cache_read_tokens),
             ("cache_write", usage.cache_write_tokens),
         ] {
-            self.tokens.get_or_create(&TokenLabels { model: model.clone(), kind }).inc_by(count);
+            self.tokens
+                .get_or_create(&TokenLabels {
+                    model: model.clone(),
+                    kind,
+                })
+                .inc_by(count);
         }
-        if let Some(cost) = completion.cost.filter(|cost| cost.is_finite() && *cost >= 0.0) {
+        if let Some(cost) = completion
+            .cost
+            .filter(|cost| cost.is_finite() && *cost >= 0.0)
+        {
             self.cost.get_or_create(&labels).inc_by(cost);
         }
     }
 
     fn error_labels(&self, model: &str, error: LlmErrorKind) -> ErrorLabels {
-        ErrorLabels { model: self.names.label(model), error: code(error) }
+        ErrorLabels {
+            model: self.names.label(model),
+            error: code(error),
+        }
     }
 }
 
@@ -173,7 +199,10 @@ impl Llm for MeteredLlm {
         let _in_flight = InFlight(&metrics.in_flight);
         let counted = |progress: LlmProgress| {
             if let LlmProgress::Retrying { error, .. } = &progress {
-                metrics.retries.get_or_create(&metrics.error_labels(self.model(), error.kind)).inc();
+                metrics
+                    .retries
+                    .get_or_create(&metrics.error_labels(self.model(), error.kind))
+                    .inc();
             }
             on_progress(progress);
         };
@@ -181,7 +210,10 @@ impl Llm for MeteredLlm {
         match &result {
             Ok(completion) => metrics.record_completion(completion, self.model()),
             Err(error) => {
-                metrics.errors.get_or_create(&metrics.error_labels(self.model(), error.kind)).inc();
+                metrics
+                    .errors
+                    .get_or_create(&metrics.error_labels(self.model(), error.kind))
+                    .inc();
             }
         }
         result

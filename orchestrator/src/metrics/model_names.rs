@@ -1,4 +1,5 @@
-//! Names of models as labels. Users choose models, so most names are not the operator's, and any text could be one.
+//! Names of models as labels. Users choose models, so most names are not the operator's, and any
+//! text could be one.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,8 @@ const MAX_NAME_CHARS: usize = 80;
 /// The label of further names.
 pub(super) const OTHER: &str = "other";
 
-/// The names that have labels of their own: those of the configuration, and the first of the price table.
+/// The names that have labels of their own: those of the configuration, and the first of the price
+/// table.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ModelNames {
     configured: Arc<BTreeSet<String>>,
@@ -23,11 +25,14 @@ pub(super) struct ModelNames {
 impl ModelNames {
     /// Creates the names of a configuration.
     pub(super) fn new(configured: impl IntoIterator<Item = String>) -> Self {
-        Self { configured: Arc::new(configured.into_iter().collect()), listed: Arc::default() }
+        Self {
+            configured: Arc::new(configured.into_iter().collect()),
+            listed: Arc::default(),
+        }
     }
 
-    /// Returns the label of a name: the name itself, or [`OTHER`] if it is neither of the configuration nor one of the first
-    /// [`MAX_NAMES`] of the price table.
+    /// Returns the label of a name: the name itself, or [`OTHER`] if it is neither of the
+    /// configuration nor one of the first [`MAX_NAMES`] of the price table.
     pub(super) fn label(&self, name: &str) -> String {
         if self.configured.contains(name) {
             return to_label(name);
@@ -56,7 +61,11 @@ mod tests {
     #[test]
     fn only_known_models_have_labels() {
         let long = "x".repeat(1000);
-        let names = ModelNames::new(["own/model".to_owned(), "a\"b\n{c}ä".to_owned(), long.clone()]);
+        let names = ModelNames::new([
+            "own/model".to_owned(),
+            "a\"b\n{c}ä".to_owned(),
+            long.clone(),
+        ]);
         // What users make up takes no label from others.
         for number in 0..1000 {
             assert_eq!(names.label(&format!("openai/gpt-4o-{number}")), OTHER);

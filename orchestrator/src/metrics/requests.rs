@@ -55,7 +55,11 @@ impl RequestMetrics {
             "Conversations that run in this process, by the state of their agent",
             metrics.conversations.clone(),
         );
-        registry.register("streams_open", "Open streams and sockets of events", metrics.streams.clone());
+        registry.register(
+            "streams_open",
+            "Open streams and sockets of events",
+            metrics.streams.clone(),
+        );
         if has_pool {
             registry.register(
                 "database_connections",
@@ -75,12 +79,21 @@ impl RequestMetrics {
         // A state without a conversation keeps no old value.
         self.conversations.clear();
         for (state, count) in &usage.agent_states {
-            self.conversations.get_or_create(&StateLabels { state }).set(to_gauge(*count));
+            self.conversations
+                .get_or_create(&StateLabels { state })
+                .set(to_gauge(*count));
         }
         self.streams.set(to_gauge(usage.open_streams));
-        if let Some(PoolUsage { used, idle, waiting }) = pool {
+        if let Some(PoolUsage {
+            used,
+            idle,
+            waiting,
+        }) = pool
+        {
             for (state, count) in [("used", used), ("idle", idle)] {
-                self.connections.get_or_create(&StateLabels { state }).set(to_gauge(count));
+                self.connections
+                    .get_or_create(&StateLabels { state })
+                    .set(to_gauge(count));
             }
             self.waiting.set(to_gauge(waiting));
         }
@@ -98,11 +111,17 @@ impl ServerMetrics for Metrics {
             route: request.route.to_owned(),
             status: status_class(request.status),
         };
-        self.requests.duration.get_or_create(&labels).observe(request.duration.as_secs_f64());
+        self.requests
+            .duration
+            .get_or_create(&labels)
+            .observe(request.duration.as_secs_f64());
     }
 
     fn render(&self, usage: &ServerUsage) -> Option<String> {
-        let _rendering = self.rendering.lock().unwrap_or_else(PoisonError::into_inner);
+        let _rendering = self
+            .rendering
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         self.requests.set(usage, (self.read_pool)());
         let mut text = String::new();
         text::encode(&mut text, &self.registry).ok()?;
@@ -113,7 +132,10 @@ impl ServerMetrics for Metrics {
 /// Clients may send any word as a method.
 fn method_label(method: &str) -> &'static str {
     const KNOWN: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
-    KNOWN.into_iter().find(|known| *known == method).unwrap_or("other")
+    KNOWN
+        .into_iter()
+        .find(|known| *known == method)
+        .unwrap_or("other")
 }
 
 fn status_class(status: u16) -> &'static str {

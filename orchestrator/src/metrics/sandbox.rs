@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
-    SandboxSummary, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -88,15 +88,24 @@ impl StartPhases<'_> {
     }
 
     fn phase(&self) -> &'static str {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).0
+        self.current
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .0
     }
 
     /// Records the current phase, and starts the next one.
     fn end(&self, next: &'static str) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let (phase, started) = std::mem::replace(&mut *current, (next, Instant::now()));
-        let labels = PhaseLabels { backend: self.backend, phase };
-        self.metrics.phases.get_or_create(&labels).observe(started.elapsed().as_secs_f64());
+        let labels = PhaseLabels {
+            backend: self.backend,
+            phase,
+        };
+        self.metrics
+            .phases
+            .get_or_create(&labels)
+            .observe(started.elapsed().as_secs_f64());
     }
 }
 
@@ -125,7 +134,11 @@ impl SandboxProvider for MeteredProvider {
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         let (started, backend) = (Instant::now(), self.runtime());
         let current = Mutex::new(("starting", started));
-        let phases = StartPhases { metrics: &self.metrics, backend, current };
+        let phases = StartPhases {
+            metrics: &self.metrics,
+            backend,
+            current,
+        };
         let measured = |progress: StartProgress| {
             phases.enter(&progress);
             on_progress(progress);
@@ -135,11 +148,17 @@ impl SandboxProvider for MeteredProvider {
         match &created {
             Ok(_) => {
                 phases.end(phase);
-                let start = self.metrics.starts.get_or_create(&BackendLabels { backend });
+                let start = self
+                    .metrics
+                    .starts
+                    .get_or_create(&BackendLabels { backend });
                 start.observe(started.elapsed().as_secs_f64());
             }
             Err(_) => {
-                self.metrics.failures.get_or_create(&PhaseLabels { backend, phase }).inc();
+                self.metrics
+                    .failures
+                    .get_or_create(&PhaseLabels { backend, phase })
+                    .inc();
             }
         }
         created

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use engine::events::{
-    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation,
+    StoreError,
 };
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -38,8 +39,16 @@ impl StoreMetrics {
             Unit::Seconds,
             metrics.duration.clone(),
         );
-        registry.register("events_appended", "Events that were appended", metrics.events.clone());
-        registry.register("event_append_errors", "Appends that failed", metrics.errors.clone());
+        registry.register(
+            "events_appended",
+            "Events that were appended",
+            metrics.events.clone(),
+        );
+        registry.register(
+            "event_append_errors",
+            "Appends that failed",
+            metrics.errors.clone(),
+        );
         registry.register("agent_steps", "Steps of agents", metrics.steps.clone());
         metrics
     }
@@ -47,7 +56,10 @@ impl StoreMetrics {
 
 /// Whether an event is the first of a step of an agent. Condensations and titles call models too.
 fn is_step(event: &Event) -> bool {
-    let is_other = matches!(event.body, EventBody::Action(Action::Condensation(_)) | EventBody::Record(_));
+    let is_other = matches!(
+        event.body,
+        EventBody::Action(Action::Condensation(_)) | EventBody::Record(_)
+    );
     event.llm_metrics.is_some() && !is_other
 }
 
@@ -65,14 +77,22 @@ impl MeteredStore {
 
 #[async_trait]
 impl EventStore for MeteredStore {
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
         let started = Instant::now();
         let appended = self.inner.append(conversation, events).await;
         match &appended {
             Ok(()) => {
-                self.metrics.duration.observe(started.elapsed().as_secs_f64());
+                self.metrics
+                    .duration
+                    .observe(started.elapsed().as_secs_f64());
                 self.metrics.events.inc_by(events.len() as u64);
-                self.metrics.steps.inc_by(events.iter().filter(|event| is_step(event)).count() as u64);
+                self.metrics
+                    .steps
+                    .inc_by(events.iter().filter(|event| is_step(event)).count() as u64);
             }
             Err(_) => {
                 self.metrics.errors.inc();
@@ -92,10 +112,15 @@ impl EventStore for MeteredStore {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.inner.read_page(conversation, from, limit, max_bytes).await
+        self.inner
+            .read_page(conversation, from, limit, max_bytes)
+            .await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         self.inner.find(conversation).await
     }
 

@@ -15,41 +15,55 @@ use super::{FolderWalk, Node, Step, open_folder};
 /// Number of bytes after which a copy checks whether it was cancelled.
 const CHUNK_BYTES: u64 = 32 << 20;
 
-/// Copies what is in a folder into another one, as `cp -a` does: with owners as far as permitted, modes, times and links.
-/// Setuid and setgid bits are lost: nothing of a sandbox gets them on the host. Hard links become files. Leaves out FIFOs,
-/// sockets, devices and extended attributes. Ends with [`io::ErrorKind::Interrupted`] when cancelled.
+/// Copies what is in a folder into another one, as `cp -a` does: with owners as far as permitted,
+/// modes, times and links. Setuid and setgid bits are lost: nothing of a sandbox gets them on the
+/// host. Hard links become files. Leaves out FIFOs, sockets, devices and extended attributes. Ends
+/// with [`io::ErrorKind::Interrupted`] when cancelled.
 ///
 /// # Errors
-/// One of the folders is a link; something cannot be read or written; the limits of [`FolderWalk`]. The copied part stays.
-pub(crate) fn copy_contents(from: &Path, to: &Path, cancelled: &CancellationToken) -> io::Result<()> {
+/// One of the folders is a link; something cannot be read or written; the limits of [`FolderWalk`].
+/// The copied part stays.
+pub(crate) fn copy_contents(
+    from: &Path,
+    to: &Path,
+    cancelled: &CancellationToken,
+) -> io::Result<()> {
     let [from, to] = [from, to].map(|path| open_folder(CWD, path.as_os_str()));
     let (from, to) = (File::from(from?), File::from(to?));
-    let mut open = vec![FolderCopy { metadata: from.metadata()?, folder: to }];
+    let mut open = vec![FolderCopy {
+        metadata: from.metadata()?,
+        folder: to,
+    }];
     for step in FolderWalk::new(from.into())? {
         check(cancelled)?;
         let copied = match step? {
             Step::Leave => open.pop().map_or(Ok(()), |copy| copy.complete()),
-            Step::Enter(path, node) => {
-                in_parent(&open, &path, |parent, name| parent.create_folder(name, node))
-                    .map(|copy| open.extend(copy))
-            }
-            Step::Entry(path, node) => {
-                in_parent(&open, &path, |parent, name| parent.copy_entry(name, &node, cancelled)).map(drop)
-            }
+            Step::Enter(path, node) => in_parent(&open, &path, |parent, name| {
+                parent.create_folder(name, node)
+            })
+            .map(|copy| open.extend(copy)),
+            Step::Entry(path, node) => in_parent(&open, &path, |parent, name| {
+                parent.copy_entry(name, &node, cancelled)
+            })
+            .map(drop),
         };
         copied?;
     }
     Ok(())
 }
 
-/// Calls a function with the copy of an entry's folder and the entry's name, and adds its path to an error.
+/// Calls a function with the copy of an entry's folder and the entry's name, and adds its path to
+/// an error.
 fn in_parent<'a, T>(
     open: &'a [FolderCopy],
     path: &'a Path,
     copy: impl FnOnce(&'a FolderCopy, &'a OsStr) -> io::Result<T>,
 ) -> io::Result<Option<T>> {
-    let (Some(parent), Some(name)) = (open.last(), path.file_name()) else { return Ok(None) };
-    let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let (Some(parent), Some(name)) = (open.last(), path.file_name()) else {
+        return Ok(None);
+    };
+    let failed =
+        |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     copy(parent, name).map(Some).map_err(failed)
 }
 
@@ -76,10 +90,18 @@ impl FolderCopy {
             Err(error) => return Err(error.into()),
         }
         let folder = open_folder(&self.folder, name)?.into();
-        Ok(Self { folder, metadata: node.metadata })
+        Ok(Self {
+            folder,
+            metadata: node.metadata,
+        })
     }
 
-    fn copy_entry(&self, name: &OsStr, node: &Node, cancelled: &CancellationToken) -> io::Result<()> {
+    fn copy_entry(
+        &self,
+        name: &OsStr,
+        node: &Node,
+        cancelled: &CancellationToken,
+    ) -> io::Result<()> {
         let copied = match node.metadata().file_type() {
             kind if kind.is_symlink() => self.copy_link(name, node),
             kind if kind.is_file() => self.copy_file(name, node, cancelled),
@@ -97,17 +119,40 @@ impl FolderCopy {
         let metadata = node.metadata();
         // Only root can set another owner.
         let (owner, group) = owners(metadata);
-        let _ = rustix::fs::chownat(&self.folder, name, Some(owner), Some(group), AtFlags::SYMLINK_NOFOLLOW);
+        let _ = rustix::fs::chownat(
+            &self.folder,
+            name,
+            Some(owner),
+            Some(group),
+            AtFlags::SYMLINK_NOFOLLOW,
+        );
         let times = Timestamps {
-            last_access: Timespec { tv_sec: metadata.atime(), tv_nsec: metadata.atime_nsec() },
-            last_modification: Timespec { tv_sec: metadata.mtime(), tv_nsec: metadata.mtime_nsec() },
+            last_access: Timespec {
+                tv_sec: metadata.atime(),
+                tv_nsec: metadata.atime_nsec(),
+            },
+            last_modification: Timespec {
+                tv_sec: metadata.mtime(),
+                tv_nsec: metadata.mtime_nsec(),
+            },
         };
-        Ok(rustix::fs::utimensat(&self.folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+        Ok(rustix::fs::utimensat(
+            &self.folder,
+            name,
+            &times,
+            AtFlags::SYMLINK_NOFOLLOW,
+        )?)
     }
 
-    fn copy_file(&self, name: &OsStr, node: &Node, cancelled: &CancellationToken) -> io::Result<()> {
+    fn copy_file(
+        &self,
+        name: &OsStr,
+        node: &Node,
+        cancelled: &CancellationToken,
+    ) -> io::Result<()> {
         let source = node.open_file()?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let target = rustix::fs::openat(&self.folder, name, flags, Mode::RUSR | Mode::WUSR)?;
         let target = File::from(target);
         copy_content(&source, &target, node.metadata().len(), cancelled)?;
@@ -163,7 +208,11 @@ fn set_attributes(target: &File, original: &Metadata, mode_mask: u32) -> io::Res
     // After the owner, whose change removes bits.
     rustix::fs::fchmod(target, Mode::from_raw_mode(original.mode() & mode_mask))?;
     let (accessed, modified) = (original.accessed()?, original.modified()?);
-    target.set_times(FileTimes::new().set_accessed(accessed).set_modified(modified))
+    target.set_times(
+        FileTimes::new()
+            .set_accessed(accessed)
+            .set_modified(modified),
+    )
 }
 
 fn owners(metadata: &Metadata) -> (Uid, Gid) {
@@ -190,7 +239,9 @@ mod tests {
         swap_folder_and_link().observe(|root| {
             let target = tempfile::tempdir().unwrap();
             // A file system may list both, of which only one has room for its copy.
-            let Ok(()) = copy(root, target.path()) else { return Found::Other };
+            let Ok(()) = copy(root, target.path()) else {
+                return Found::Other;
+            };
             let copied = target.path().join("folder");
             match copied.symlink_metadata() {
                 Ok(found) if found.is_symlink() => Found::Link,
@@ -217,7 +268,11 @@ mod tests {
         sparse.set_len(1 << 33).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&sparse, b"end", (1 << 33) - 3).unwrap();
         let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
-        for (name, mode) in [("read-only/file", 0o4751), ("read-only/inner", 0o700), ("read-only", 0o1555)] {
+        for (name, mode) in [
+            ("read-only/file", 0o4751),
+            ("read-only/inner", 0o700),
+            ("read-only", 0o1555),
+        ] {
             let file = File::open(at(name)).unwrap();
             std::fs::set_permissions(at(name), Permissions::from_mode(mode)).unwrap();
             file.set_modified(long_ago).unwrap();
@@ -225,14 +280,32 @@ mod tests {
         let to = folder.path().join("to");
         std::fs::create_dir(&to).unwrap();
         copy(&at(""), &to).unwrap();
-        let mut names: Vec<_> = to.read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let mut names: Vec<_> = to
+            .read_dir()
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         names.sort_unstable();
         assert_eq!(names, ["link", "read-only", "sparse"]);
-        assert_eq!(to.join("link").read_link().unwrap(), PathBuf::from("/etc/passwd"));
-        assert_eq!(std::fs::read_to_string(to.join("read-only/file")).unwrap(), "text");
-        for (name, mode) in [("read-only/file", 0o751), ("read-only/inner", 0o700), ("read-only", 0o1555)] {
+        assert_eq!(
+            to.join("link").read_link().unwrap(),
+            PathBuf::from("/etc/passwd")
+        );
+        assert_eq!(
+            std::fs::read_to_string(to.join("read-only/file")).unwrap(),
+            "text"
+        );
+        for (name, mode) in [
+            ("read-only/file", 0o751),
+            ("read-only/inner", 0o700),
+            ("read-only", 0o1555),
+        ] {
             let found = to.join(name).metadata().unwrap();
-            assert_eq!((found.mode() & 0o7777, found.modified().unwrap()), (mode, long_ago), "{name}");
+            assert_eq!(
+                (found.mode() & 0o7777, found.modified().unwrap()),
+                (mode, long_ago),
+                "{name}"
+            );
             assert_eq!(found.uid(), at(name).metadata().unwrap().uid());
         }
         let copied = to.join("sparse").metadata().unwrap();
@@ -248,7 +321,9 @@ mod tests {
     fn copy_ends_when_it_is_cancelled_or_its_folder_is_a_link() {
         let folder = tempfile::tempdir().unwrap();
         let [from, to, link] = ["from", "to", "link"].map(|name| folder.path().join(name));
-        [&from, &to].iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        [&from, &to]
+            .iter()
+            .for_each(|folder| std::fs::create_dir(folder).unwrap());
         symlink(&from, &link).unwrap();
         std::fs::write(from.join("file"), "").unwrap();
         let cancelled = CancellationToken::new();

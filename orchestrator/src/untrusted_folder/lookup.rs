@@ -19,7 +19,8 @@ const MAX_LINKS: usize = 40;
 /// A folder on the way. It need not be readable.
 const ON_THE_WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens a path beneath a folder. Links are followed, but neither they nor `..` lead out of the folder.
+/// Opens a path beneath a folder. Links are followed, but neither they nor `..` lead out of the
+/// folder.
 pub(crate) fn open_beneath(folder: OwnedFd, path: &Path) -> io::Result<Node> {
     match Lookup::new(folder, Base::Folder).run(path)? {
         NamedPath::Existing { node, .. } => Ok(node),
@@ -34,14 +35,19 @@ pub(crate) enum NamedPath {
     /// A folder, which is not open for reading.
     Folder(OwnedFd),
     /// Anything else, in this folder.
-    Existing { folder: OwnedFd, name: OsString, node: Node },
+    Existing {
+        folder: OwnedFd,
+        name: OsString,
+        node: Node,
+    },
     /// No entry of this name in a folder.
     Missing { folder: OwnedFd, name: OsString },
 }
 
 impl NamedPath {
-    /// Resolves a path that the user named. A link is followed only where just root can create one, such as `/home` on some
-    /// systems: any other may be planted by a sandbox that can write its folder.
+    /// Resolves a path that the user named. A link is followed only where just root can create one,
+    /// such as `/home` on some systems: any other may be planted by a sandbox that can write its
+    /// folder.
     ///
     /// # Errors
     /// A link is not followed; a folder of the path does not exist or cannot be searched.
@@ -51,7 +57,11 @@ impl NamedPath {
 
     /// Like [`resolve`](Self::resolve), but creates the missing folders of the path.
     pub(crate) fn resolve_new(path: &Path) -> io::Result<Self> {
-        Lookup { creates_folders: true, ..Lookup::from_working_folder()? }.run(path)
+        Lookup {
+            creates_folders: true,
+            ..Lookup::from_working_folder()?
+        }
+        .run(path)
     }
 }
 
@@ -75,11 +85,20 @@ struct Lookup {
 
 impl Lookup {
     fn new(folder: OwnedFd, base: Base) -> Self {
-        Self { folders: vec![folder], base, rest: VecDeque::new(), links: 0, creates_folders: false }
+        Self {
+            folders: vec![folder],
+            base,
+            rest: VecDeque::new(),
+            links: 0,
+            creates_folders: false,
+        }
     }
 
     fn from_working_folder() -> io::Result<Self> {
-        Ok(Self::new(rustix::fs::open(".", ON_THE_WAY, Mode::empty())?, Base::Machine))
+        Ok(Self::new(
+            rustix::fs::open(".", ON_THE_WAY, Mode::empty())?,
+            Base::Machine,
+        ))
     }
 
     /// Puts a path before the rest.
@@ -109,7 +128,9 @@ impl Lookup {
             }
             let node = match Node::open(folder, &name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound && self.rest.is_empty() => {
-                    return self.into_folder().map(|folder| NamedPath::Missing { folder, name });
+                    return self
+                        .into_folder()
+                        .map(|folder| NamedPath::Missing { folder, name });
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound && self.creates_folders => {
                     match mkdirat(folder, &name, Mode::from_raw_mode(0o777)) {
@@ -127,7 +148,9 @@ impl Lookup {
                 }
                 self.folders.push(node.handle.into());
             } else if self.rest.is_empty() {
-                return self.into_folder().map(|folder| NamedPath::Existing { folder, name, node });
+                return self
+                    .into_folder()
+                    .map(|folder| NamedPath::Existing { folder, name, node });
             } else {
                 return Err(Errno::NOTDIR.into());
             }
@@ -144,7 +167,10 @@ impl Lookup {
         match (self.folders.is_empty(), self.base) {
             (false, _) => {}
             (true, Base::Folder) => return Err(leads_out()),
-            (true, Base::Machine) => self.folders.push(openat(folder, "..", ON_THE_WAY, Mode::empty())?),
+            (true, Base::Machine) => {
+                self.folders
+                    .push(openat(folder, "..", ON_THE_WAY, Mode::empty())?)
+            }
         }
         Ok(())
     }
@@ -165,11 +191,16 @@ impl Lookup {
         self.push(target)
     }
 
-    /// Whether only root can write the current folder. If this process is root, only `/` is known: a sandbox may be root as well, but
-    /// never gets that folder.
+    /// Whether only root can write the current folder. If this process is root, only `/` is known:
+    /// a sandbox may be root as well, but never gets that folder.
     fn is_only_written_by_root(&self) -> io::Result<bool> {
-        let Some(folder) = self.folders.last() else { return Ok(false) };
-        let (found, root) = (File::from(folder.try_clone()?).metadata()?, std::fs::metadata("/")?);
+        let Some(folder) = self.folders.last() else {
+            return Ok(false);
+        };
+        let (found, root) = (
+            File::from(folder.try_clone()?).metadata()?,
+            std::fs::metadata("/")?,
+        );
         let is_root = (found.dev(), found.ino()) == (root.dev(), root.ino());
         let is_private = found.uid() == 0 && found.mode() & 0o022 == 0;
         Ok(is_private && (is_root || !rustix::process::geteuid().is_root()))
@@ -190,8 +221,13 @@ mod tests {
     #[test]
     fn path_stays_beneath_when_a_folder_becomes_a_link() {
         swap_folder_and_link().observe(|root| {
-            let Ok(node) = open_beneath(open(root), Path::new("folder/key")) else { return Found::Link };
-            assert_eq!(io::read_to_string(node.open_file().unwrap()).unwrap(), "inside");
+            let Ok(node) = open_beneath(open(root), Path::new("folder/key")) else {
+                return Found::Link;
+            };
+            assert_eq!(
+                io::read_to_string(node.open_file().unwrap()).unwrap(),
+                "inside"
+            );
             Found::Folder
         });
     }
@@ -217,13 +253,30 @@ mod tests {
         for path in ["a/file", "inner/up", "inner/../file", "./a/./b/../file"] {
             assert!(open(path).unwrap().open_file().is_ok(), "{path}");
         }
-        for path in ["out", "through", "absolute", "../outside", "/etc/passwd", "a/../../outside"] {
+        for path in [
+            "out",
+            "through",
+            "absolute",
+            "../outside",
+            "/etc/passwd",
+            "a/../../outside",
+        ] {
             let error = open(path).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::CrossesDevices, "{path}: {error}");
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::CrossesDevices,
+                "{path}: {error}"
+            );
         }
-        assert_eq!(open("loop").unwrap_err().raw_os_error(), Some(Errno::LOOP.raw_os_error()));
+        assert_eq!(
+            open("loop").unwrap_err().raw_os_error(),
+            Some(Errno::LOOP.raw_os_error())
+        );
         assert_eq!(open("a/none").unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert_eq!(open("a/file/x").unwrap_err().kind(), io::ErrorKind::NotADirectory);
+        assert_eq!(
+            open("a/file/x").unwrap_err().kind(),
+            io::ErrorKind::NotADirectory
+        );
         assert_eq!(open("a").unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
 
@@ -236,15 +289,30 @@ mod tests {
         symlink("real", at("link")).unwrap();
         let resolve = |name: &str| NamedPath::resolve(&at(name));
         assert!(matches!(resolve("real/").unwrap(), NamedPath::Folder(_)));
-        assert!(matches!(resolve("real/../real/file").unwrap(), NamedPath::Existing { .. }));
-        assert!(matches!(resolve("real/new").unwrap(), NamedPath::Missing { .. }));
+        assert!(matches!(
+            resolve("real/../real/file").unwrap(),
+            NamedPath::Existing { .. }
+        ));
+        assert!(matches!(
+            resolve("real/new").unwrap(),
+            NamedPath::Missing { .. }
+        ));
         for path in ["link", "link/", "link/.", "link/file", "real/../link"] {
             let error = resolve(path).unwrap_err().to_string();
-            assert!(error.starts_with("link is a link to real"), "{path}: {error}");
+            assert!(
+                error.starts_with("link is a link to real"),
+                "{path}: {error}"
+            );
         }
         // `/bin` may be a link, of the system.
         for path in ["/bin", "/../proc/../tmp"] {
-            assert!(matches!(NamedPath::resolve(Path::new(path)).unwrap(), NamedPath::Folder(_)), "{path}");
+            assert!(
+                matches!(
+                    NamedPath::resolve(Path::new(path)).unwrap(),
+                    NamedPath::Folder(_)
+                ),
+                "{path}"
+            );
         }
     }
 }

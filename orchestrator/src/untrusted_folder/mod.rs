@@ -1,10 +1,11 @@
 //! Folders of this machine that a sandbox can change while they are read or written.
 //!
-//! A program in the sandbox can replace a folder by a link between two uses of a path. So a path is resolved once ([`lookup`]),
-//! and everything below it is opened relative to a descriptor, one component at a time, without following links ([`walk`]).
+//! A program in the sandbox can replace a folder by a link between two uses of a path. So a path is
+//! resolved once ([`lookup`]), and everything below it is opened relative to a descriptor, one
+//! component at a time, without following links ([`walk`]).
 //!
-//! `openat2` would resolve whole paths in the kernel. It is not used: where seccomp cannot inspect its arguments, it fails, as
-//! under systemd's `RestrictSUIDSGID=`.
+//! `openat2` would resolve whole paths in the kernel. It is not used: where seccomp cannot inspect
+//! its arguments, it fails, as under systemd's `RestrictSUIDSGID=`.
 
 mod copy;
 mod lookup;
@@ -26,9 +27,12 @@ pub(crate) use walk::{FolderWalk, Step};
 /// Maximum depth of a folder. Each level of a walk holds a descriptor.
 const MAX_LEVELS: usize = 128;
 
-const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 
-/// A file, a folder, a link or a special file. It is not open for reading, so that no FIFO blocks and no device reacts.
+/// A file, a folder, a link or a special file. It is not open for reading, so that no FIFO blocks
+/// and no device reacts.
 #[derive(Debug)]
 pub(crate) struct Node {
     /// Opened with `O_PATH`: stays the same file, whatever happens to its path.
@@ -41,7 +45,10 @@ impl Node {
     fn open(folder: impl AsFd, name: &OsStr) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = File::from(openat(folder, name, flags, Mode::empty())?);
-        Ok(Self { metadata: handle.metadata()?, handle })
+        Ok(Self {
+            metadata: handle.metadata()?,
+            handle,
+        })
     }
 
     pub(crate) fn metadata(&self) -> &Metadata {
@@ -57,7 +64,10 @@ impl Node {
     pub(crate) fn open_file(&self) -> io::Result<File> {
         match self.metadata.is_file() {
             true => self.reopen(OFlags::RDONLY),
-            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+            false => Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            )),
         }
     }
 
@@ -69,7 +79,11 @@ impl Node {
     /// Non-blocking: a FIFO may have no reader, and another process may have a lease on the file.
     fn reopen(&self, access: OFlags) -> io::Result<File> {
         let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::open(path_of(&self.handle), flags, Mode::empty())?))
+        Ok(File::from(rustix::fs::open(
+            path_of(&self.handle),
+            flags,
+            Mode::empty(),
+        )?))
     }
 
     /// Returns the target of a link.

@@ -12,7 +12,8 @@ use rustix::fs::{CWD, Mode, RenameFlags};
 
 pub(crate) struct SwappedFolder {
     _folder: tempfile::TempDir,
-    /// Has an entry `folder`: a folder with the file `key`, which holds `inside`, or a link to one, which holds `secret`.
+    /// Has an entry `folder`: a folder with the file `key`, which holds `inside`, or a link to one,
+    /// which holds `secret`.
     pub(crate) root: PathBuf,
     ended: Arc<AtomicBool>,
     swapping: Option<JoinHandle<()>>,
@@ -36,7 +37,12 @@ pub(crate) fn swap_folder_and_link() -> SwappedFolder {
             }
         }
     });
-    SwappedFolder { _folder: folder, root, ended, swapping: Some(swapping) }
+    SwappedFolder {
+        _folder: folder,
+        root,
+        ended,
+        swapping: Some(swapping),
+    }
 }
 
 /// Minimum number of observations: each may meet the exchange at another moment.
@@ -57,10 +63,17 @@ impl SwappedFolder {
     /// Observes the root again and again, until both the folder and the link were found.
     pub(crate) fn observe(&self, mut observe: impl FnMut(&Path) -> Found) {
         let (start, mut found) = (Instant::now(), Vec::new());
-        let is_complete =
-            |found: &[Found]| [Found::Folder, Found::Link].iter().all(|each| found.contains(each));
+        let is_complete = |found: &[Found]| {
+            [Found::Folder, Found::Link]
+                .iter()
+                .all(|each| found.contains(each))
+        };
         while found.len() < MIN_OBSERVATIONS || !is_complete(&found) {
-            assert!(start.elapsed() < TIMEOUT, "{} observations of one state", found.len());
+            assert!(
+                start.elapsed() < TIMEOUT,
+                "{} observations of one state",
+                found.len()
+            );
             found.push(observe(&self.root));
         }
     }

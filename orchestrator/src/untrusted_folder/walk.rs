@@ -24,8 +24,9 @@ pub(crate) enum Step {
     Leave,
 }
 
-/// Visits everything below a folder, depth first, in the order of the file system. Never leaves the folder: links are visited
-/// and not followed. Skips entries that are removed meanwhile. Ends after an error.
+/// Visits everything below a folder, depth first, in the order of the file system. Never leaves the
+/// folder: links are visited and not followed. Skips entries that are removed meanwhile. Ends after
+/// an error.
 pub(crate) struct FolderWalk {
     /// From the folder that is walked to the current one.
     levels: Vec<Level>,
@@ -40,9 +41,14 @@ struct Level {
 
 impl FolderWalk {
     pub(crate) fn new(folder: OwnedFd) -> io::Result<Self> {
-        let root =
-            Level { entries: Dir::new(openat(folder, ".", FOLDER, Mode::empty())?)?, path: PathBuf::new() };
-        Ok(Self { levels: vec![root], entries_left: MAX_ENTRIES })
+        let root = Level {
+            entries: Dir::new(openat(folder, ".", FOLDER, Mode::empty())?)?,
+            path: PathBuf::new(),
+        };
+        Ok(Self {
+            levels: vec![root],
+            entries_left: MAX_ENTRIES,
+        })
     }
 
     fn next_step(&mut self) -> io::Result<Option<Step>> {
@@ -56,14 +62,20 @@ impl FolderWalk {
                 continue;
             }
             self.entries_left = self.entries_left.checked_sub(1).ok_or_else(|| {
-                io::Error::new(io::ErrorKind::FileTooLarge, format!("more than {MAX_ENTRIES} entries"))
+                io::Error::new(
+                    io::ErrorKind::FileTooLarge,
+                    format!("more than {MAX_ENTRIES} entries"),
+                )
             })?;
             let path = level.path.join(&name);
             match self.visit(&name, path.clone()) {
                 // Was removed after it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("{}: {error}", path.display()),
+                    ));
                 }
                 visited => return visited,
             }
@@ -72,15 +84,22 @@ impl FolderWalk {
     }
 
     fn visit(&mut self, name: &OsStr, path: PathBuf) -> io::Result<Option<Step>> {
-        let Some(level) = self.levels.last() else { return Ok(None) };
+        let Some(level) = self.levels.last() else {
+            return Ok(None);
+        };
         let node = Node::open(level.entries.fd()?, name)?;
         if !node.metadata().is_dir() {
             return Ok(Some(Step::Entry(path, node)));
         }
         if self.levels.len() == MAX_LEVELS {
-            return Err(io::Error::other(format!("more than {MAX_LEVELS} folders deep")));
+            return Err(io::Error::other(format!(
+                "more than {MAX_LEVELS} folders deep"
+            )));
         }
-        self.levels.push(Level { entries: Dir::new(node.open_folder()?)?, path: path.clone() });
+        self.levels.push(Level {
+            entries: Dir::new(node.open_folder()?)?,
+            path: path.clone(),
+        });
         Ok(Some(Step::Enter(path, node)))
     }
 }
@@ -109,12 +128,21 @@ mod tests {
         swap_folder_and_link().observe(|root| {
             let mut found = Found::Other;
             for step in FolderWalk::new(open(root)).unwrap() {
-                let Step::Entry(path, node) = step.unwrap() else { continue };
+                let Step::Entry(path, node) = step.unwrap() else {
+                    continue;
+                };
                 if node.metadata().is_file() {
                     let text = std::io::read_to_string(node.open_file().unwrap()).unwrap();
-                    assert_eq!((text.as_str(), path.as_path()), ("inside", Path::new("folder/key")));
+                    assert_eq!(
+                        (text.as_str(), path.as_path()),
+                        ("inside", Path::new("folder/key"))
+                    );
                 }
-                found = if node.metadata().is_file() { Found::Folder } else { Found::Link };
+                found = if node.metadata().is_file() {
+                    Found::Folder
+                } else {
+                    Found::Link
+                };
             }
             found
         });
@@ -131,6 +159,9 @@ mod tests {
         assert_eq!(steps.len(), MAX_LEVELS);
         std::fs::remove_dir(deep).unwrap();
         let steps = FolderWalk::new(open(folder.path())).unwrap();
-        assert_eq!(steps.collect::<io::Result<Vec<_>>>().unwrap().len(), 2 * MAX_LEVELS - 1);
+        assert_eq!(
+            steps.collect::<io::Result<Vec<_>>>().unwrap().len(),
+            2 * MAX_LEVELS - 1
+        );
     }
 }

@@ -32,11 +32,18 @@ impl V0Export {
     /// Opens a folder, and creates `sessions` in it.
     pub(crate) fn open(folder: &Path) -> io::Result<Self> {
         let sessions = folder.join("sessions");
-        DirBuilder::new().recursive(true).mode(0o700).create(&sessions)?;
-        Ok(Self { folder: folder.to_owned(), sessions })
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&sessions)?;
+        Ok(Self {
+            folder: folder.to_owned(),
+            sessions,
+        })
     }
 
-    /// Writes a conversation. Its folder appears when it is complete. Events have ids from 0 without gaps.
+    /// Writes a conversation. Its folder appears when it is complete. Events have ids from 0
+    /// without gaps.
     pub(crate) fn write(
         &self,
         entry: &ConversationEntry,
@@ -48,14 +55,22 @@ impl V0Export {
             return Ok(Exported::Exists);
         }
         // Not in `sessions`: V0 would take it for a conversation.
-        let draft = tempfile::Builder::new().prefix(".export-").tempdir_in(&self.folder)?;
+        let draft = tempfile::Builder::new()
+            .prefix(".export-")
+            .tempdir_in(&self.folder)?;
         let conversation = draft.path().join("conversation");
         DirBuilder::new().mode(0o700).create(&conversation)?;
-        fs::write(conversation.join("metadata.json"), metadata(entry, started).to_string())?;
+        fs::write(
+            conversation.join("metadata.json"),
+            metadata(entry, started).to_string(),
+        )?;
         let folder = conversation.join("events");
         fs::create_dir(&folder)?;
         for event in events {
-            fs::write(folder.join(format!("{}.json", event.id)), serde_json::to_vec(event)?)?;
+            fs::write(
+                folder.join(format!("{}.json", event.id)),
+                serde_json::to_vec(event)?,
+            )?;
         }
         match renameat_with(CWD, &conversation, CWD, &target, RenameFlags::NOREPLACE) {
             Ok(()) => Ok(Exported::Written),

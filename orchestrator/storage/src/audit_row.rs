@@ -1,4 +1,5 @@
-//! What the stores of the audit log have in common: the columns of an actor, and how many entries are kept.
+//! What the stores of the audit log have in common: the columns of an actor, and how many entries
+//! are kept.
 
 use accounts::{AuditActor, KeyId};
 
@@ -25,25 +26,39 @@ impl<'a> ActorRow<'a> {
 
     pub(crate) fn new(actor: &'a AuditActor) -> Self {
         match actor {
-            AuditActor::Unknown => Self { kind: Self::UNKNOWN, user: None, key: None },
-            AuditActor::Operator => Self { kind: Self::OPERATOR, user: None, key: None },
-            AuditActor::User { name, key } => {
-                Self { kind: Self::USER, user: Some(name.as_str()), key: key.as_ref().map(KeyId::as_str) }
-            }
+            AuditActor::Unknown => Self {
+                kind: Self::UNKNOWN,
+                user: None,
+                key: None,
+            },
+            AuditActor::Operator => Self {
+                kind: Self::OPERATOR,
+                user: None,
+                key: None,
+            },
+            AuditActor::User { name, key } => Self {
+                kind: Self::USER,
+                user: Some(name.as_str()),
+                key: key.as_ref().map(KeyId::as_str),
+            },
         }
     }
 }
 
-/// Whether the oldest entries have to be removed after `count` were appended, the last with this number.
+/// Whether the oldest entries have to be removed after `count` were appended, the last with this
+/// number.
 pub(crate) fn is_removal_due(last: i64, count: usize) -> bool {
     usize::try_from(last % REMOVAL_INTERVAL).is_ok_and(|since| since < count)
 }
 
-/// Returns how many entries of unknown clients (`true`) and of the others are kept. Separately, because wrong keys must not displace
-/// the others.
+/// Returns how many entries of unknown clients (`true`) and of the others are kept. Separately,
+/// because wrong keys must not displace the others.
 pub(crate) fn max_by_kind(max: u64) -> [(bool, i64); 2] {
     let max_known = max_of_known(max);
-    [(true, i64::try_from(max).unwrap_or(i64::MAX) - max_known), (false, max_known)]
+    [
+        (true, i64::try_from(max).unwrap_or(i64::MAX) - max_known),
+        (false, max_known),
+    ]
 }
 
 /// Returns how many entries of users and of the operator are kept.
@@ -52,7 +67,8 @@ pub(crate) fn max_of_known(max: u64) -> i64 {
     max - max / UNKNOWN_SHARE
 }
 
-/// Returns how many entries of one user are kept in a full log, so that they displace no entries of others.
+/// Returns how many entries of one user are kept in a full log, so that they displace no entries of
+/// others.
 pub(crate) fn max_by_user(max: u64) -> i64 {
     i64::try_from(max).unwrap_or(i64::MAX) / USER_SHARE
 }

@@ -1,5 +1,5 @@
-//! Consecutive events of one conversation as JSON. Serialized before they are queued, so that serialization cannot fail in a
-//! writer.
+//! Consecutive events of one conversation as JSON. Serialized before they are queued, so that
+//! serialization cannot fail in a writer.
 
 use engine::events::{OverviewChange, StoreError};
 use futures_util::{StreamExt as _, TryStreamExt as _};
@@ -47,15 +47,26 @@ impl EventRow {
 
 impl EventBatch {
     /// Serializes the events. `None` if there are none.
-    pub(crate) fn new(conversation: &ConversationId, events: &[Event]) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn new(
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<Option<Self>, StoreError> {
         let (Some(first), Some(last)) = (events.first(), events.last()) else {
             return Ok(None);
         };
-        if let Some(pair) = events.windows(2).find(|pair| pair[1].id != pair[0].id.next()) {
-            return Err(StoreError::OutOfOrder { conversation: conversation.clone(), id: pair[1].id });
+        if let Some(pair) = events
+            .windows(2)
+            .find(|pair| pair[1].id != pair[0].id.next())
+        {
+            return Err(StoreError::OutOfOrder {
+                conversation: conversation.clone(),
+                id: pair[1].id,
+            });
         }
-        let rows: Result<Vec<_>, _> =
-            events.iter().map(|event| serde_json::to_string(event).map(EventRow::Json)).collect();
+        let rows: Result<Vec<_>, _> = events
+            .iter()
+            .map(|event| serde_json::to_string(event).map(EventRow::Json))
+            .collect();
         Ok(Some(Self {
             conversation: conversation.clone(),
             first: first.id,
@@ -68,20 +79,32 @@ impl EventBatch {
 
     /// Stores large events as blobs. Does not wait if there are none.
     pub(crate) async fn store_blobs(&mut self, blobs: &BlobStore) -> Result<(), StoreError> {
-        let Self { conversation, rows, .. } = self;
+        let Self {
+            conversation, rows, ..
+        } = self;
         let large = rows.iter_mut().filter(|row| blobs.holds(row.json()));
         let storing: Vec<_> = large.map(|row| row.store(blobs, conversation)).collect();
-        futures_util::stream::iter(storing).buffer_unordered(CONCURRENT_BLOBS).try_collect().await
+        futures_util::stream::iter(storing)
+            .buffer_unordered(CONCURRENT_BLOBS)
+            .try_collect()
+            .await
     }
 
     pub(crate) fn out_of_order(&self) -> StoreError {
-        StoreError::OutOfOrder { conversation: self.conversation.clone(), id: self.first }
+        StoreError::OutOfOrder {
+            conversation: self.conversation.clone(),
+            id: self.first,
+        }
     }
 }
 
 impl EventRow {
     /// Stores the JSON as a blob.
-    async fn store(&mut self, blobs: &BlobStore, conversation: &ConversationId) -> Result<(), StoreError> {
+    async fn store(
+        &mut self,
+        blobs: &BlobStore,
+        conversation: &ConversationId,
+    ) -> Result<(), StoreError> {
         if let Self::Json(json) = self {
             *self = Self::Blob(blobs.put(conversation, std::mem::take(json).into()).await?);
         }

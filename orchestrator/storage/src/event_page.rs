@@ -35,15 +35,22 @@ struct NoBlobStore;
 
 impl EventPage {
     /// Adds the row of event `id`: its JSON, or the text of the reference to its blob.
-    pub(crate) fn add_row(&mut self, id: EventId, json: &[u8], blob: Option<&[u8]>) -> Result<(), Damage> {
+    pub(crate) fn add_row(
+        &mut self,
+        id: EventId,
+        json: &[u8],
+        blob: Option<&[u8]>,
+    ) -> Result<(), Damage> {
         match blob {
             None => {
-                self.events.push(stored_event::parse(id, json, self.events.last())?);
+                self.events
+                    .push(stored_event::parse(id, json, self.events.last())?);
                 self.size_bytes = self.size_bytes.saturating_add(json.len());
             }
             Some(text) => {
                 let text = std::str::from_utf8(text).map_err(|_| Damage::UnreadableReference)?;
-                let reference: BlobReference = text.parse().map_err(|_| Damage::UnreadableReference)?;
+                let reference: BlobReference =
+                    text.parse().map_err(|_| Damage::UnreadableReference)?;
                 self.size_bytes = self.size_bytes.saturating_add(reference.length_bytes());
                 self.blobs.push(BlobRow { id, reference });
             }
@@ -58,10 +65,15 @@ impl EventPage {
 
     /// Returns the events if none is in a blob, else the page.
     pub(crate) fn without_blobs(self) -> Result<Vec<Event>, Self> {
-        if self.blobs.is_empty() { Ok(self.events) } else { Err(self) }
+        if self.blobs.is_empty() {
+            Ok(self.events)
+        } else {
+            Err(self)
+        }
     }
 
-    /// Reads a page with its blobs. A conversation may be removed between both; then the page is read again.
+    /// Reads a page with its blobs. A conversation may be removed between both; then the page is
+    /// read again.
     pub(crate) async fn read_whole<F>(
         blobs: Option<&BlobStore>,
         conversation: &ConversationId,
@@ -75,7 +87,11 @@ impl EventPage {
         match page.with_blobs(blobs, conversation).await {
             Err(error @ StoreError::Damaged { .. }) => {
                 let page = read().await?;
-                if page.blobs == rows { Err(error) } else { page.with_blobs(blobs, conversation).await }
+                if page.blobs == rows {
+                    Err(error)
+                } else {
+                    page.with_blobs(blobs, conversation).await
+                }
             }
             result => result,
         }
@@ -87,25 +103,35 @@ impl EventPage {
         blobs: Option<&BlobStore>,
         conversation: &ConversationId,
     ) -> Result<Vec<Event>, StoreError> {
-        let Self { mut events, blobs: rows, size_bytes: _ } = self;
+        let Self {
+            mut events,
+            blobs: rows,
+            size_bytes: _,
+        } = self;
         if rows.is_empty() {
             return Ok(events);
         }
         let blobs = configured(blobs)?;
-        let reading = futures_util::stream::iter(rows.into_iter().map(|row| row.read(blobs, conversation)));
+        let reading =
+            futures_util::stream::iter(rows.into_iter().map(|row| row.read(blobs, conversation)));
         let mut read: Vec<Event> = reading.buffered(CONCURRENT_BLOBS).try_collect().await?;
         events.append(&mut read);
         events.sort_by_key(|event| event.id);
         Ok(events)
     }
 
-    /// Like [`with_blobs`](Self::with_blobs), but returns only the events before the first whose blob is damaged.
+    /// Like [`with_blobs`](Self::with_blobs), but returns only the events before the first whose
+    /// blob is damaged.
     pub(crate) async fn with_blobs_up_to_damage(
         self,
         blobs: Option<&BlobStore>,
         conversation: &ConversationId,
     ) -> Result<Vec<Event>, StoreError> {
-        let Self { mut events, blobs: rows, size_bytes: _ } = self;
+        let Self {
+            mut events,
+            blobs: rows,
+            size_bytes: _,
+        } = self;
         for row in rows {
             match row.read(configured(blobs)?, conversation).await {
                 Ok(event) => events.push(event),
@@ -127,7 +153,11 @@ fn configured(blobs: Option<&BlobStore>) -> Result<&BlobStore, StoreError> {
 }
 
 impl BlobRow {
-    async fn read(self, blobs: &BlobStore, conversation: &ConversationId) -> Result<Event, StoreError> {
+    async fn read(
+        self,
+        blobs: &BlobStore,
+        conversation: &ConversationId,
+    ) -> Result<Event, StoreError> {
         let Self { id, reference } = self;
         let damaged = |damage: Damage| StoreError::Damaged {
             conversation: conversation.clone(),
@@ -142,7 +172,10 @@ impl BlobRow {
         };
         // On another thread, because megabytes take milliseconds.
         let parsing = tokio::task::spawn_blocking(move || parse(id, &reference, &content));
-        parsing.await.map_err(|error| failed(READ, error))?.map_err(damaged)
+        parsing
+            .await
+            .map_err(|error| failed(READ, error))?
+            .map_err(damaged)
     }
 }
 

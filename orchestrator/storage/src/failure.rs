@@ -11,29 +11,43 @@ use tokio::time::error::Elapsed;
 use tokio_postgres::error::SqlState;
 
 /// Creates the error of an operation, with its cause.
-pub(crate) fn failed(operation: &'static str, source: impl Into<Box<dyn Error + Send + Sync>>) -> StoreError {
+pub(crate) fn failed(
+    operation: &'static str,
+    source: impl Into<Box<dyn Error + Send + Sync>>,
+) -> StoreError {
     let source = source.into();
     if is_full(source.as_ref()) {
-        StoreError::Full { operation, source: without_repetition(source) }
+        StoreError::Full {
+            operation,
+            source: without_repetition(source),
+        }
     } else {
-        StoreError::Storage { operation, source: cause(source) }
+        StoreError::Storage {
+            operation,
+            source: cause(source),
+        }
     }
 }
 
-/// Returns SQLite's error instead of the one of its library, if the text of the library is only a part of it.
+/// Returns SQLite's error instead of the one of its library, if the text of the library is only a
+/// part of it.
 fn without_repetition(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
-    let shared = source.downcast_ref::<Arc<rusqlite::Error>>().map(AsRef::as_ref);
+    let shared = source
+        .downcast_ref::<Arc<rusqlite::Error>>()
+        .map(AsRef::as_ref);
     match shared.or_else(|| source.downcast_ref()) {
-        Some(rusqlite::Error::SqliteFailure(code, Some(text))) if code.to_string().contains(text) => {
+        Some(rusqlite::Error::SqliteFailure(code, Some(text)))
+            if code.to_string().contains(text) =>
+        {
             Box::new(*code)
         }
         _ => source,
     }
 }
 
-/// Returns the cause of an error. That a disk is full, or the database unavailable, is an [`io::Error`], so that it is recognized
-/// without knowing the database: of the kind [`StorageFull`](io::ErrorKind::StorageFull) or
-/// [`NotConnected`](io::ErrorKind::NotConnected).
+/// Returns the cause of an error. That a disk is full, or the database unavailable, is an
+/// [`io::Error`], so that it is recognized without knowing the database: of the kind
+/// [`StorageFull`](io::ErrorKind::StorageFull) or [`NotConnected`](io::ErrorKind::NotConnected).
 pub(crate) fn cause(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Send + Sync> {
     if is_full(source.as_ref()) {
         io::Error::new(io::ErrorKind::StorageFull, source).into()
@@ -49,14 +63,16 @@ fn is_full(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| {
         let postgres = cause.downcast_ref::<tokio_postgres::Error>();
         let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        matches!(io, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
-            || sqlite_code(cause) == Some(ErrorCode::DiskFull)
+        matches!(
+            io,
+            Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+        ) || sqlite_code(cause) == Some(ErrorCode::DiskFull)
             || postgres.and_then(tokio_postgres::Error::code) == Some(&SqlState::DISK_FULL)
     })
 }
 
-/// Whether an error, or one of its causes, is that the database cannot be reached, or does not respond in time. A file cannot be
-/// opened if there are no descriptors left.
+/// Whether an error, or one of its causes, is that the database cannot be reached, or does not
+/// respond in time. A file cannot be opened if there are no descriptors left.
 fn is_unavailable(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| {
         cause.is::<PoolError>()
@@ -69,7 +85,8 @@ fn is_unavailable(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// Whether a statement has failed because of the connection, the end of PostgreSQL, or its time limit.
+/// Whether a statement has failed because of the connection, the end of PostgreSQL, or its time
+/// limit.
 fn is_disconnected(error: &tokio_postgres::Error) -> bool {
     match error.code() {
         Some(code) => [
@@ -80,7 +97,12 @@ fn is_disconnected(error: &tokio_postgres::Error) -> bool {
             SqlState::QUERY_CANCELED,
         ]
         .contains(code),
-        None => error.is_closed() || error.source().is_some_and(|source| source.is::<io::Error>()),
+        None => {
+            error.is_closed()
+                || error
+                    .source()
+                    .is_some_and(|source| source.is::<io::Error>())
+        }
     }
 }
 
@@ -92,8 +114,12 @@ pub(crate) fn causes<'a>(
 }
 
 fn sqlite_code(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
-    let shared = error.downcast_ref::<Arc<rusqlite::Error>>().map(AsRef::as_ref);
-    shared.or_else(|| error.downcast_ref::<rusqlite::Error>())?.sqlite_error_code()
+    let shared = error
+        .downcast_ref::<Arc<rusqlite::Error>>()
+        .map(AsRef::as_ref);
+    shared
+        .or_else(|| error.downcast_ref::<rusqlite::Error>())?
+        .sqlite_error_code()
 }
 
 #[cfg(test)]
@@ -106,10 +132,16 @@ mod tests {
     fn full_disk_is_reported_once() {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL);
         let text = "database or disk is full".to_owned();
-        let error = failed("append an event", Arc::new(rusqlite::Error::SqliteFailure(code, Some(text))));
+        let error = failed(
+            "append an event",
+            Arc::new(rusqlite::Error::SqliteFailure(code, Some(text))),
+        );
         assert!(matches!(error, StoreError::Full { .. }));
         let text = format_chain(&error);
-        assert!(text.starts_with("cannot append an event: the storage is full: "), "{text}");
+        assert!(
+            text.starts_with("cannot append an event: the storage is full: "),
+            "{text}"
+        );
         assert_eq!(text.matches("disk is full").count(), 1, "{text}");
     }
 }

@@ -31,7 +31,12 @@ impl SchemaFile {
             Self::Documents => SealedDocuments::migrate(file),
         };
         let migrated = tokio::task::spawn_blocking(migrate).await;
-        migrated.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
+        migrated.unwrap_or_else(|source| {
+            Err(OpenError::Aborted {
+                file: subject,
+                source,
+            })
+        })
     }
 }
 

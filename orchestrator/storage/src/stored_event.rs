@@ -24,5 +24,9 @@ pub(crate) enum Damage {
 /// Parses the JSON of event `id`. The `previous` event of the log may share text with it.
 pub(crate) fn parse(id: EventId, json: &[u8], previous: Option<&Event>) -> Result<Event, Damage> {
     let event = Event::read_after(previous, json)?;
-    if event.id == id { Ok(event) } else { Err(Damage::Misplaced(event.id)) }
+    if event.id == id {
+        Ok(event)
+    } else {
+        Err(Damage::Misplaced(event.id))
+    }
 }

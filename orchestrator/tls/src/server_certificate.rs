@@ -16,7 +16,8 @@ use rustls::{Error, InconsistentKeys, ServerConfig};
 /// Maximum size of each file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The bit of a file's mode that lets all users read it. Not that of its group, to which the server may belong.
+/// The bit of a file's mode that lets all users read it. Not that of its group, to which the server
+/// may belong.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
 /// The files of a certificate, in PEM.
@@ -96,7 +97,8 @@ pub enum CertificateError {
     },
 }
 
-/// The certificate with which a server accepts connections. Established connections keep the one that they were accepted with.
+/// The certificate with which a server accepts connections. Established connections keep the one
+/// that they were accepted with.
 #[derive(Debug)]
 pub struct ServerCertificate {
     files: CertificateFiles,
@@ -130,10 +132,14 @@ impl ServerCertificate {
     pub fn load(files: CertificateFiles) -> Result<Arc<Self>, CertificateError> {
         let version = files.version();
         let key = files.load()?;
-        Ok(Arc::new(Self { files, loaded: RwLock::new(Loaded { key, version }) }))
+        Ok(Arc::new(Self {
+            files,
+            loaded: RwLock::new(Loaded { key, version }),
+        }))
     }
 
-    /// Loads the files again. After an error the earlier certificate stays in use. Blocks on the file system.
+    /// Loads the files again. After an error the earlier certificate stays in use. Blocks on the
+    /// file system.
     ///
     /// # Errors
     /// See [`CertificateError`].
@@ -154,7 +160,10 @@ impl ServerCertificate {
     }
 
     fn loaded(&self) -> Loaded {
-        self.loaded.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.loaded
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -166,13 +175,19 @@ impl ResolvesServerCert for ServerCertificate {
 
 /// What the user may have confused.
 fn hint(has_other: bool, other: &'static str) -> String {
-    if has_other { format!(", but {other}: are the files swapped?") } else { String::new() }
+    if has_other {
+        format!(", but {other}: are the files swapped?")
+    } else {
+        String::new()
+    }
 }
 
 impl CertificateFiles {
     /// Whether all users of the machine may read the key.
     pub fn is_key_exposed(&self) -> bool {
-        self.key.metadata().is_ok_and(|metadata| metadata.mode() & READABLE_BY_OTHERS != 0)
+        self.key
+            .metadata()
+            .is_ok_and(|metadata| metadata.mode() & READABLE_BY_OTHERS != 0)
     }
 
     fn load(&self) -> Result<Arc<CertifiedKey>, CertificateError> {
@@ -185,14 +200,22 @@ impl CertificateFiles {
         let chain = chain.map_err(parse(&self.chain))?;
         if chain.is_empty() {
             let has_other = PrivateKeyDer::from_pem_slice(&content).is_ok();
-            return Err(CertificateError::NoCertificate { path: self.chain.clone(), has_other });
+            return Err(CertificateError::NoCertificate {
+                path: self.chain.clone(),
+                has_other,
+            });
         }
         let content = read(&self.key)?;
         let key = PrivateKeyDer::from_pem_slice(&content).map_err(|error| match error {
-            _ if is_encrypted_key(&content) => CertificateError::EncryptedKey { path: self.key.clone() },
+            _ if is_encrypted_key(&content) => CertificateError::EncryptedKey {
+                path: self.key.clone(),
+            },
             pem::Error::NoItemsFound => {
                 let has_other = CertificateDer::from_pem_slice(&content).is_ok();
-                CertificateError::NoKey { path: self.key.clone(), has_other }
+                CertificateError::NoKey {
+                    path: self.key.clone(),
+                    has_other,
+                }
             }
             error => parse(&self.key)(error),
         })?;
@@ -202,10 +225,14 @@ impl CertificateFiles {
 
     fn unusable(&self, error: Error) -> CertificateError {
         match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-                CertificateError::OtherKey { chain: self.chain.clone(), key: self.key.clone() }
-            }
-            source => CertificateError::Unusable { path: self.chain.clone(), source },
+            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => CertificateError::OtherKey {
+                chain: self.chain.clone(),
+                key: self.key.clone(),
+            },
+            source => CertificateError::Unusable {
+                path: self.chain.clone(),
+                source,
+            },
         }
     }
 
@@ -229,7 +256,9 @@ fn is_encrypted_key(content: &[u8]) -> bool {
     content
         .split(|byte| *byte == b'\n')
         .map(<[u8]>::trim_ascii)
-        .any(|line| line == b"-----BEGIN ENCRYPTED PRIVATE KEY-----" || line == b"Proc-Type: 4,ENCRYPTED")
+        .any(|line| {
+            line == b"-----BEGIN ENCRYPTED PRIVATE KEY-----" || line == b"Proc-Type: 4,ENCRYPTED"
+        })
 }
 
 /// Reads a regular file.
@@ -237,23 +266,38 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateError> {
     let read = || {
         // A pipe would block.
         if !path.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "not a regular file",
+            ));
         }
         let mut bytes = Vec::new();
-        File::open(path)?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        File::open(path)?
+            .take(MAX_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 1 MiB"));
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "longer than 1 MiB",
+            ));
         }
         Ok(bytes)
     };
-    read().map_err(|source| CertificateError::Read { path: path.to_owned(), source })
+    read().map_err(|source| CertificateError::Read {
+        path: path.to_owned(),
+        source,
+    })
 }
 
-/// Creates the configuration of a server with a certificate. `protocols` are ALPN names in order of preference.
+/// Creates the configuration of a server with a certificate. `protocols` are ALPN names in order of
+/// preference.
 ///
 /// # Errors
 /// No TLS version is supported.
-pub fn server(certificate: Arc<ServerCertificate>, protocols: &[&[u8]]) -> Result<ServerConfig, Error> {
+pub fn server(
+    certificate: Arc<ServerCertificate>,
+    protocols: &[&[u8]],
+) -> Result<ServerConfig, Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()

@@ -16,7 +16,8 @@ use crate::{ConversationId, Event, Timestamp};
 pub struct NewConversation {
     /// Repository to clone into the workspace: its full name at the provider, or a URL.
     pub repository: Option<String>,
-    /// The provider of the repository. `None` for the only one that the user has a token for, else GitHub.
+    /// The provider of the repository. `None` for the only one that the user has a token for, else
+    /// GitHub.
     pub git_provider: Option<GitProvider>,
     /// The branch. `None` for the repository's default branch.
     pub selected_branch: Option<String>,
@@ -26,7 +27,8 @@ pub struct NewConversation {
     pub image_urls: Option<Vec<String>>,
     /// A saved trajectory to replay, as JSON text.
     pub replay_json: Option<String>,
-    /// A task of `/api/user/suggested-tasks`. It precedes the first message, and names the repository if `repository` does not.
+    /// A task of `/api/user/suggested-tasks`. It precedes the first message, and names the
+    /// repository if `repository` does not.
     pub suggested_task: Option<SuggestedTask>,
     /// The repository that a microagent is to be written for. The first message says which.
     pub create_microagent: Option<CreateMicroagent>,
@@ -69,7 +71,12 @@ pub struct ConversationReply {
 impl ConversationReply {
     /// Creates the response of a request that succeeded.
     pub fn new(conversation_id: ConversationId, conversation_status: ConversationState) -> Self {
-        Self { status: "ok", conversation_id, message: None, conversation_status }
+        Self {
+            status: "ok",
+            conversation_id,
+            message: None,
+            conversation_status,
+        }
     }
 }
 
@@ -203,7 +210,8 @@ pub struct ChangeReply {
     pub message: &'static str,
 }
 
-/// The response to `POST …/submit-feedback`: the feedback, and the fields of V0's service that its page reads.
+/// The response to `POST …/submit-feedback`: the feedback, and the fields of V0's service that its
+/// page reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FeedbackReply {
@@ -234,7 +242,15 @@ impl FeedbackReply {
     pub fn new(feedback: FeedbackGiven) -> Self {
         let message = "The feedback is stored in the log of the conversation. It is not shared: the link and the password are \
                        empty.";
-        Self { feedback, status_code: 200, body: FeedbackReceipt { message, feedback_id: "", password: "" } }
+        Self {
+            feedback,
+            status_code: 200,
+            body: FeedbackReceipt {
+                message,
+                feedback_id: "",
+                password: "",
+            },
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// The body of a response with an error status. Routes of V0 have the text under different keys; this body has all of them.
+/// The body of a response with an error status. Routes of V0 have the text under different keys;
+/// this body has all of them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ErrorBody {
@@ -49,19 +50,36 @@ impl ErrorBody {
     /// Creates the body of an error.
     pub fn new(msg_id: &'static str, message: String, field: Option<String>) -> Self {
         let (error, detail) = (message.clone(), ErrorDetail::Text(message.clone()));
-        Self { status: "error", error, message, msg_id, field, detail }
+        Self {
+            status: "error",
+            error,
+            message,
+            msg_id,
+            field,
+            detail,
+        }
     }
 
     /// Adds the location of a value that cannot be parsed.
     #[must_use]
     pub fn with_location(self, loc: Vec<Value>) -> Self {
-        let problem = RequestProblem { r#type: "value_error", loc, msg: self.message.clone() };
-        Self { detail: ErrorDetail::Problems(vec![problem]), ..self }
+        let problem = RequestProblem {
+            r#type: "value_error",
+            loc,
+            msg: self.message.clone(),
+        };
+        Self {
+            detail: ErrorDetail::Problems(vec![problem]),
+            ..self
+        }
     }
 
     /// Sets the text of V0, for clients that look for it.
     #[must_use]
     pub fn with_v0_error(self, error: &str) -> Self {
-        Self { error: error.to_owned(), ..self }
+        Self {
+            error: error.to_owned(),
+            ..self
+        }
     }
 }

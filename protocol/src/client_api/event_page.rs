@@ -41,7 +41,10 @@ fn query_bool<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
     match text.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Ok(true),
         "false" | "0" | "no" | "off" => Ok(false),
-        _ => Err(D::Error::invalid_value(Unexpected::Str(&text), &"true or false")),
+        _ => Err(D::Error::invalid_value(
+            Unexpected::Str(&text),
+            &"true or false",
+        )),
     }
 }
 

@@ -30,7 +30,8 @@ pub enum GitProvider {
 pub struct Repository {
     /// The provider's id.
     pub id: String,
-    /// `owner/name`; with more parts for groups of GitLab, `organization/project/name` for Azure DevOps.
+    /// `owner/name`; with more parts for groups of GitLab, `organization/project/name` for Azure
+    /// DevOps.
     pub full_name: String,
     /// Where it is hosted.
     pub git_provider: GitProvider,
@@ -38,7 +39,8 @@ pub struct Repository {
     pub is_public: bool,
     /// Number of stars. `None` if the provider has none.
     pub stargazers_count: Option<u64>,
-    /// The `Link` header of the page that contains it. Clients look for `rel="next"`. `None` if there is one page.
+    /// The `Link` header of the page that contains it. Clients look for `rel="next"`. `None` if
+    /// there is one page.
     pub link_header: Option<String>,
     /// Time of the last push or activity, in ISO 8601. `None` if the provider does not report it.
     pub pushed_at: Option<String>,
@@ -157,7 +159,8 @@ pub struct SuggestedTask {
     pub git_provider: GitProvider,
     /// What is to do.
     pub task_type: TaskType,
-    /// The full name of the repository. For work items of Azure DevOps, which have none, `organization/project`.
+    /// The full name of the repository. For work items of Azure DevOps, which have none,
+    /// `organization/project`.
     pub repo: String,
     /// The number of the issue or pull request.
     pub issue_number: u64,
@@ -190,7 +193,8 @@ pub enum TaskType {
 pub struct Microagent {
     /// The file name without `.md`.
     pub name: String,
-    /// Time of the oldest known commit of the file, in ISO 8601. `None` if the provider reports no commit.
+    /// Time of the oldest known commit of the file, in ISO 8601. `None` if the provider reports no
+    /// commit.
     pub created_at: Option<String>,
     /// Where the repository is hosted.
     pub git_provider: GitProvider,
@@ -243,7 +247,10 @@ mod tests {
         use GitProvider::*;
         for provider in [GitHub, GitLab, Bitbucket, AzureDevOps, EnterpriseSso] {
             assert_eq!(json!(provider), json!(provider.as_str()));
-            assert_eq!(serde_json::from_value::<GitProvider>(json!(provider.as_str())).unwrap(), provider);
+            assert_eq!(
+                serde_json::from_value::<GitProvider>(json!(provider.as_str())).unwrap(),
+                provider
+            );
         }
     }
 
@@ -266,7 +273,11 @@ mod tests {
     #[test]
     fn orders_have_the_names_and_defaults_of_v0() {
         assert_eq!(json!(RepositorySort::FullName), json!("full_name"));
-        let defaults = json!([RepositorySort::default(), SearchSort::default(), SortOrder::default()]);
+        let defaults = json!([
+            RepositorySort::default(),
+            SearchSort::default(),
+            SortOrder::default()
+        ]);
         assert_eq!(defaults, json!(["pushed", "stars", "desc"]));
     }
 }

@@ -9,17 +9,18 @@ mod settings;
 mod workspace;
 
 pub use conversation::{
-    AgentMessage, ChangeReply, ConversationConfig, ConversationInfo, ConversationPage, ConversationReply,
-    ConversationRuntimeStatus, ConversationState, CreateMicroagent, EditorUrl, FeedbackReply,
-    NewConversation, StartConversation, Success, TitleChange, TrajectoryExport, WebHosts,
+    AgentMessage, ChangeReply, ConversationConfig, ConversationInfo, ConversationPage,
+    ConversationReply, ConversationRuntimeStatus, ConversationState, CreateMicroagent, EditorUrl,
+    FeedbackReply, NewConversation, StartConversation, Success, TitleChange, TrajectoryExport,
+    WebHosts,
 };
 pub use error::{ErrorBody, ErrorDetail, RequestProblem};
 pub use event_page::{EventPage, EventQuery};
 pub use settings::{
-    EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList, SecretUpdate,
-    UserSettings, UserSettingsInfo,
+    EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList,
+    SecretUpdate, UserSettings, UserSettingsInfo,
 };
 pub use workspace::{
-    ExperimentConfig, FileChangeInfo, FileContent, FileDiff, MicroagentInfo, MicroagentInput, MicroagentKind,
-    MicroagentList, RememberPrompt, SkippedFile, UploadReply,
+    ExperimentConfig, FileChangeInfo, FileContent, FileDiff, MicroagentInfo, MicroagentInput,
+    MicroagentKind, MicroagentList, RememberPrompt, SkippedFile, UploadReply,
 };

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::git::GitProvider;
 use crate::lenient::null_is_default;
 
-/// The settings of a user, with V0's names. A field that is `None` leaves the choice to the server, except for keys in a
-/// response, which are always `None`.
+/// The settings of a user, with V0's names. A field that is `None` leaves the choice to the server,
+/// except for keys in a response, which are always `None`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserSettings {
@@ -28,7 +28,11 @@ pub struct UserSettings {
     /// The model.
     pub llm_model: Option<String>,
     /// Key of the model's provider.
-    #[serde(default, serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[serde(
+        default,
+        serialize_with = "serialize_none",
+        deserialize_with = "deserialize_secret"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Password))]
     pub llm_api_key: Option<SecretString>,
     /// Base URL of the model's provider.
@@ -61,11 +65,19 @@ pub struct UserSettings {
     #[cfg_attr(feature = "openapi", schema(value_type = Option<Object>))]
     pub mcp_config: Option<Value>,
     /// Key of a search engine. Without effect.
-    #[serde(default, serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[serde(
+        default,
+        serialize_with = "serialize_none",
+        deserialize_with = "deserialize_secret"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Password))]
     pub search_api_key: Option<SecretString>,
     /// Key of a remote sandbox service. Without effect.
-    #[serde(default, serialize_with = "serialize_none", deserialize_with = "deserialize_secret")]
+    #[serde(
+        default,
+        serialize_with = "serialize_none",
+        deserialize_with = "deserialize_secret"
+    )]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<String>, format = Password))]
     pub sandbox_api_key: Option<SecretString>,
     /// Maximum cost of a task, in US dollars.
@@ -210,12 +222,17 @@ pub struct SecretList {
     pub custom_secrets: Vec<SecretInfo>,
 }
 
-fn serialize_none<S: Serializer>(_: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_none<S: Serializer>(
+    _: &Option<SecretString>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.serialize_none()
 }
 
 /// Reads a value without serde's errors, which quote values of a wrong type.
-fn deserialize_secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SecretString>, D::Error> {
+fn deserialize_secret<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SecretString>, D::Error> {
     match Value::deserialize(deserializer)? {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.into())),
@@ -223,7 +240,9 @@ fn deserialize_secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
     }
 }
 
-fn deserialize_required_secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretString, D::Error> {
+fn deserialize_required_secret<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<SecretString, D::Error> {
     deserialize_secret(deserializer)?.ok_or_else(|| D::Error::custom("must be a string"))
 }
 
@@ -258,31 +277,44 @@ mod tests {
             v1_enabled: None,
         };
         let json = serde_json::to_value(&info).unwrap();
-        assert_eq!((&json["llm_api_key"], &json["language"]), (&Value::Null, &json!("en")));
+        assert_eq!(
+            (&json["llm_api_key"], &json["language"]),
+            (&Value::Null, &json!("en"))
+        );
         assert_eq!(json["provider_tokens_set"], json!({"github": null}));
         // V0's defaults.
         for (field, value) in [
             ("enable_sound_notifications", json!(false)),
             ("enable_proactive_conversation_starters", json!(true)),
             ("enable_solvability_analysis", json!(true)),
-            ("secrets_store", json!({"provider_tokens": {}, "custom_secrets": {}})),
+            (
+                "secrets_store",
+                json!({"provider_tokens": {}, "custom_secrets": {}}),
+            ),
             ("email_verified", json!(null)),
             ("v1_enabled", json!(null)),
         ] {
             assert_eq!(json.get(field), Some(&value), "{field}");
         }
         assert!(!format!("{info:?} {json}").contains("hunter2"));
-        let secret: NewSecret = serde_json::from_value(json!({"name": "A", "value": "hunter2"})).unwrap();
+        let secret: NewSecret =
+            serde_json::from_value(json!({"name": "A", "value": "hunter2"})).unwrap();
         assert!(!format!("{secret:?}").contains("hunter2"));
     }
 
     #[test]
     fn error_does_not_quote_a_secret_of_another_type() {
-        for value in [json!(4242), json!(["4242"]), json!({"a": "4242"}), json!(true)] {
-            let error = serde_json::from_value::<UserSettings>(json!({"llm_api_key": value})).unwrap_err();
-            assert_eq!(error.to_string(), "must be a string");
+        for value in [
+            json!(4242),
+            json!(["4242"]),
+            json!({"a": "4242"}),
+            json!(true),
+        ] {
             let error =
-                serde_json::from_value::<NewSecret>(json!({"name": "A", "value": value})).unwrap_err();
+                serde_json::from_value::<UserSettings>(json!({"llm_api_key": value})).unwrap_err();
+            assert_eq!(error.to_string(), "must be a string");
+            let error = serde_json::from_value::<NewSecret>(json!({"name": "A", "value": value}))
+                .unwrap_err();
             assert_eq!(error.to_string(), "must be a string");
         }
     }

@@ -1,8 +1,8 @@
 //! Parses an event that this version has written, in one pass.
 //!
-//! Most events of a log are in the current format and have no variance. To verify that, the parsed event is serialized
-//! again and compared with the text. For any other text, also a damaged one, the result is `None`, and the caller falls
-//! back to the slow path.
+//! Most events of a log are in the current format and have no variance. To verify that, the parsed
+//! event is serialized again and compared with the text. For any other text, also a damaged one,
+//! the result is `None`, and the caller falls back to the slow path.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -17,7 +17,8 @@ use crate::observation::{Observation, ObservationKind};
 use crate::record::Record;
 use crate::tool_call::{ModelResponseText, ToolCallMetadata};
 
-/// Parses `text`. Shares the text of the model's response with the `previous` event if it is the same.
+/// Parses `text`. Shares the text of the model's response with the `previous` event if it is the
+/// same.
 pub(super) fn parse(previous: Option<&Event>, text: &[u8]) -> Option<Event> {
     // One UTF-8 check for all of its strings.
     let text = std::str::from_utf8(text).ok()?;
@@ -26,7 +27,8 @@ pub(super) fn parse(previous: Option<&Event>, text: &[u8]) -> Option<Event> {
     serializes_to(&event, text).then_some(event)
 }
 
-/// The fields of an event. Those that depend on the kind are unparsed, because the kind may follow them.
+/// The fields of an event. Those that depend on the kind are unparsed, because the kind may follow
+/// them.
 #[derive(Deserialize)]
 struct RawEvent<'a> {
     id: EventId,
@@ -64,7 +66,10 @@ impl RawEvent<'_> {
             EventBody::Action(Action::from_current(kind, self.args?).ok()?)
         } else if let Some(kind) = self.observation {
             let kind = ObservationKind::from_current(kind, self.extras?).ok()?;
-            EventBody::Observation(Observation { content: self.content?, kind })
+            EventBody::Observation(Observation {
+                content: self.content?,
+                kind,
+            })
         } else {
             EventBody::Record(Record::from_current(self.record?, self.args?).ok()?)
         };
@@ -72,7 +77,17 @@ impl RawEvent<'_> {
             Some(metadata) => Some(metadata.into_metadata(previous)?),
             None => None,
         };
-        let Self { id, timestamp, source, cause, delegation, events_seen, timeout, llm_metrics, .. } = self;
+        let Self {
+            id,
+            timestamp,
+            source,
+            cause,
+            delegation,
+            events_seen,
+            timeout,
+            llm_metrics,
+            ..
+        } = self;
         let envelope = Envelope {
             id,
             timestamp,
@@ -90,13 +105,24 @@ impl RawEvent<'_> {
 
 impl RawToolCallMetadata<'_> {
     fn into_metadata(self, previous: Option<&Event>) -> Option<ToolCallMetadata> {
-        let Self { function_name, tool_call_id, model_response, total_calls_in_response } = self;
-        let known = previous.and_then(|event| Some(&event.tool_call_metadata.as_ref()?.model_response));
+        let Self {
+            function_name,
+            tool_call_id,
+            model_response,
+            total_calls_in_response,
+        } = self;
+        let known =
+            previous.and_then(|event| Some(&event.tool_call_metadata.as_ref()?.model_response));
         let model_response = match known.filter(|known| known.as_str() == model_response.get()) {
             Some(known) => known.clone(),
             None => ModelResponseText::new(model_response).ok()?,
         };
-        Some(ToolCallMetadata { function_name, tool_call_id, model_response, total_calls_in_response })
+        Some(ToolCallMetadata {
+            function_name,
+            tool_call_id,
+            model_response,
+            total_calls_in_response,
+        })
     }
 }
 

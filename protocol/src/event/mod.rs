@@ -39,8 +39,8 @@ pub enum EventError {
     /// A field is missing or has the wrong type.
     #[error("{}{problem}", field_prefix(field))]
     Malformed {
-        /// The path of the field, such as `args.command`. If a field is missing, the path of the object that lacks it; empty
-        /// for the event itself.
+        /// The path of the field, such as `args.command`. If a field is missing, the path of the
+        /// object that lacks it; empty for the event itself.
         field: String,
         /// The problem with the field.
         problem: String,
@@ -70,9 +70,11 @@ pub struct Event {
     pub source: EventSource,
     /// The action whose result this is.
     pub cause: Option<EventId>,
-    /// The delegate action whose agent this event belongs to. `None` for the conversation's own agent. Not part of V0.
+    /// The delegate action whose agent this event belongs to. `None` for the conversation's own
+    /// agent. Not part of V0.
     pub delegation: Option<EventId>,
-    /// The end of the log that the model saw when it wrote the response that starts here. Not part of V0.
+    /// The end of the log that the model saw when it wrote the response that starts here. Not part
+    /// of V0.
     pub events_seen: Option<EventId>,
     /// The timeout of the action, in seconds.
     pub timeout: Option<f64>,
@@ -118,7 +120,12 @@ struct Envelope {
 
 impl Event {
     /// Creates an event with only the mandatory fields.
-    pub fn new(id: EventId, timestamp: Timestamp, source: EventSource, body: impl Into<EventBody>) -> Self {
+    pub fn new(
+        id: EventId,
+        timestamp: Timestamp,
+        source: EventSource,
+        body: impl Into<EventBody>,
+    ) -> Self {
         Self {
             id,
             timestamp,
@@ -145,13 +152,16 @@ impl Event {
         let body = EventBody::from_map(map)?;
         let envelope: Envelope = lenient::read("", value)?;
         let mut event = Self::assemble(envelope, body);
-        let ours = event.canonical().map_err(|error| malformed("", &error.to_string()))?;
+        let ours = event
+            .canonical()
+            .map_err(|error| malformed("", &error.to_string()))?;
         event.variance = Variance::between(&ours, map);
         Ok(event)
     }
 
-    /// Deserializes an event. Fast if this version has written it. If the `previous` event of the log belongs to the same
-    /// model response, as an action and its observation do, both share the text of the response.
+    /// Deserializes an event. Fast if this version has written it. If the `previous` event of the
+    /// log belongs to the same model response, as an action and its observation do, both share the
+    /// text of the response.
     ///
     /// # Errors
     /// The text is not JSON, or not an event; see [`EventError`].
@@ -190,7 +200,8 @@ impl Event {
         }
     }
 
-    /// Whether its JSON is that of V0's newest version, which has a `message` in every action and observation.
+    /// Whether its JSON is that of V0's newest version, which has a `message` in every action and
+    /// observation.
     pub fn is_canonical(&self) -> bool {
         self.variance.is_none()
     }
@@ -229,7 +240,10 @@ impl EventBody {
         let kind = |key| match map.get(key) {
             Some(Value::String(kind)) => Ok(Some(kind.as_str())),
             Some(Value::Null) | None => Ok(None),
-            Some(other) => Err(malformed(key, &format!("invalid type: {other}, expected a string"))),
+            Some(other) => Err(malformed(
+                key,
+                &format!("invalid type: {other}, expected a string"),
+            )),
         };
         if let Some(kind) = kind("action")? {
             Action::from_fields(kind, &older_fields::current_args(args)).map(Self::Action)
@@ -261,7 +275,8 @@ impl From<Record> for EventBody {
     }
 }
 
-/// Serializes an event in the format of V0's newest version, without the differences of its sender's version.
+/// Serializes an event in the format of V0's newest version, without the differences of its
+/// sender's version.
 struct CanonicalEvent<'a>(&'a Event);
 
 impl Serialize for CanonicalEvent<'_> {
@@ -323,9 +338,16 @@ impl<'de> Deserialize<'de> for Event {
 }
 
 fn field_prefix(path: &str) -> String {
-    if path.is_empty() { String::new() } else { format!("field `{path}`: ") }
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!("field `{path}`: ")
+    }
 }
 
 fn malformed(field: &str, problem: &str) -> EventError {
-    EventError::Malformed { field: field.to_owned(), problem: problem.to_owned() }
+    EventError::Malformed {
+        field: field.to_owned(),
+        problem: problem.to_owned(),
+    }
 }

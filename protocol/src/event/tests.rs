@@ -9,8 +9,13 @@ use crate::observation::ObservationKind;
 use crate::risk::SecurityRisk;
 
 fn wire_files(folder: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/wire").join(folder);
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/wire")
+        .join(folder);
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     files.sort();
     assert!(!files.is_empty());
     files
@@ -29,10 +34,21 @@ fn without_message(mut event: Value) -> Value {
 fn assert_round_trip(value: &Value, name: &str) {
     let event = Event::from_value(value).unwrap_or_else(|error| panic!("{name}: {error}"));
     let again = serde_json::to_value(&event).unwrap();
-    assert_eq!(without_message(again.clone()), without_message(value.clone()), "{name}");
-    assert!(again["message"].is_string(), "{name}: clients read `message`");
+    assert_eq!(
+        without_message(again.clone()),
+        without_message(value.clone()),
+        "{name}"
+    );
+    assert!(
+        again["message"].is_string(),
+        "{name}: clients read `message`"
+    );
     let text = serde_json::to_string(&event).unwrap();
-    assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{name}: through text");
+    assert_eq!(
+        serde_json::from_str::<Event>(&text).unwrap(),
+        event,
+        "{name}: through text"
+    );
 }
 
 #[test]
@@ -55,7 +71,12 @@ fn every_trajectory_of_the_wire_round_trips() {
 fn events_of_the_newest_version_have_no_variance() {
     for file in wire_files("events") {
         let event = Event::from_value(&read(&file)).unwrap();
-        assert_eq!(event.variance, super::Variance::default(), "{}", file.display());
+        assert_eq!(
+            event.variance,
+            super::Variance::default(),
+            "{}",
+            file.display()
+        );
     }
 }
 
@@ -75,7 +96,11 @@ fn changes(value: &Value) -> Vec<Value> {
             changed.push(with("a field that is not ours", Some(json!(1))));
             for (name, inner) in map {
                 changed.push(with(name, None));
-                changed.extend(changes(inner).into_iter().map(|inner| with(name, Some(inner))));
+                changed.extend(
+                    changes(inner)
+                        .into_iter()
+                        .map(|inner| with(name, Some(inner))),
+                );
             }
         }
         Value::Array(elements) => {
@@ -110,10 +135,20 @@ fn changed_events_are_read_with_their_changes() {
         let text = serde_json::to_string(&expected).unwrap();
         assert_eq!(parse_current(&text), Some(expected), "{}", file.display());
         for changed in changes(&event) {
-            let Ok(expected) = Event::from_value(&changed) else { continue };
+            let Ok(expected) = Event::from_value(&changed) else {
+                continue;
+            };
             let text = serde_json::to_string(&expected).unwrap();
-            assert_eq!(Event::read_after(None, text.as_bytes()).unwrap(), expected, "{text}");
-            assert_eq!(parse_current(&text).is_some(), expected.variance.is_none(), "{text}");
+            assert_eq!(
+                Event::read_after(None, text.as_bytes()).unwrap(),
+                expected,
+                "{text}"
+            );
+            assert_eq!(
+                parse_current(&text).is_some(),
+                expected.variance.is_none(),
+                "{text}"
+            );
             assert_round_trip(&changed, &text);
             changed_count += 1;
         }
@@ -130,7 +165,11 @@ fn text_in_another_format_is_read_the_same() {
     let twice = text.replacen('{', r#"{"message":"","#, 1);
     for other in [sorted, spaced, longer, twice] {
         assert_eq!(parse_current(&other), None, "{other}");
-        assert_eq!(Event::read_after(None, other.as_bytes()).unwrap(), event, "{other}");
+        assert_eq!(
+            Event::read_after(None, other.as_bytes()).unwrap(),
+            event,
+            "{other}"
+        );
     }
 }
 
@@ -138,17 +177,30 @@ fn text_in_another_format_is_read_the_same() {
 fn last_value_wins_when_a_field_occurs_twice() {
     let text = r#"{"id":1,"timestamp":"2025-10-03T12:00:00","source":"user","action":"null","args":{},"args":{"a":1}}"#;
     let event: Event = serde_json::from_str(text).unwrap();
-    assert_eq!(serde_json::to_value(&event).unwrap()["args"], json!({"a": 1}));
+    assert_eq!(
+        serde_json::to_value(&event).unwrap()["args"],
+        json!({"a": 1})
+    );
 }
 
 #[test]
 fn older_dialects_round_trip() {
     for (name, event) in [
-        ("a field that is gone", run(json!({"command": "ls", "keep_prompt": true}))),
-        ("a field that was not there yet", run(json!({"command": "ls"}))),
+        (
+            "a field that is gone",
+            run(json!({"command": "ls", "keep_prompt": true})),
+        ),
+        (
+            "a field that was not there yet",
+            run(json!({"command": "ls"})),
+        ),
         (
             "null for V0's −1",
-            with(run(json!({"path": "a", "start": null, "end": null})), "action", json!("read")),
+            with(
+                run(json!({"path": "a", "start": null, "end": null})),
+                "action",
+                json!("read"),
+            ),
         ),
         (
             "tasks as a model writes them",
@@ -160,10 +212,22 @@ fn older_dialects_round_trip() {
                 json!("task_tracking"),
             ),
         ),
-        ("null for a default", run(json!({"command": "ls", "security_risk": null, "thought": null}))),
-        ("a whole number of seconds", with(run(json!({"command": "ls"})), "timeout", json!(120))),
-        ("an envelope's null", with(run(json!({"command": "ls"})), "cause", json!(null))),
-        ("an unknown field of the envelope", with(run(json!({"command": "ls"})), "trace", json!([1]))),
+        (
+            "null for a default",
+            run(json!({"command": "ls", "security_risk": null, "thought": null})),
+        ),
+        (
+            "a whole number of seconds",
+            with(run(json!({"command": "ls"})), "timeout", json!(120)),
+        ),
+        (
+            "an envelope's null",
+            with(run(json!({"command": "ls"})), "cause", json!(null)),
+        ),
+        (
+            "an unknown field of the envelope",
+            with(run(json!({"command": "ls"})), "trace", json!([1])),
+        ),
         (
             "metrics without the newer lists",
             with(
@@ -180,8 +244,16 @@ fn older_dialects_round_trip() {
 #[test]
 fn null_of_an_older_dialect_is_read_as_the_default() {
     let event = Event::from_value(&run(json!({"command": "ls", "security_risk": null}))).unwrap();
-    let EventBody::Action(Action::Run(action)) = event.body else { panic!("a run") };
-    assert_eq!(action, crate::action::RunAction { command: "ls".into(), ..Default::default() });
+    let EventBody::Action(Action::Run(action)) = event.body else {
+        panic!("a run")
+    };
+    assert_eq!(
+        action,
+        crate::action::RunAction {
+            command: "ls".into(),
+            ..Default::default()
+        }
+    );
 }
 
 fn action(value: &Value) -> Action {
@@ -200,7 +272,9 @@ fn run_metadata(extras: Value) -> (i64, i64) {
     let EventBody::Observation(observation) = Event::from_value(&event).unwrap().body else {
         panic!("an observation")
     };
-    let ObservationKind::Run(run) = observation.kind else { panic!("a run") };
+    let ObservationKind::Run(run) = observation.kind else {
+        panic!("a run")
+    };
     (run.metadata.exit_code, run.metadata.pid)
 }
 
@@ -208,12 +282,27 @@ fn run_metadata(extras: Value) -> (i64, i64) {
 fn exit_codes_of_older_versions_are_read() {
     let extras = |extras| with(extras, "command", json!("ls"));
     for (given, expected) in [
-        (json!({"command_id": 7, "exit_code": 2, "hidden": false}), (2, 7)),
-        (json!({"exit_code": 2, "metadata": {"exit_code": -1, "pid": 5, "suffix": "x"}}), (2, 5)),
+        (
+            json!({"command_id": 7, "exit_code": 2, "hidden": false}),
+            (2, 7),
+        ),
+        (
+            json!({"exit_code": 2, "metadata": {"exit_code": -1, "pid": 5, "suffix": "x"}}),
+            (2, 5),
+        ),
         (json!({"exit_code": 2, "metadata": null}), (2, -1)),
-        (json!({"command_id": 9, "metadata": {"exit_code": 1}}), (1, 9)),
-        (json!({"metadata": {"exit_code": 3_221_225_477_u32}}), (3_221_225_477, -1)),
-        (json!({"metadata": {"exit_code": u64::MAX, "pid": -1e300}}), (i64::MAX, i64::MIN)),
+        (
+            json!({"command_id": 9, "metadata": {"exit_code": 1}}),
+            (1, 9),
+        ),
+        (
+            json!({"metadata": {"exit_code": 3_221_225_477_u32}}),
+            (3_221_225_477, -1),
+        ),
+        (
+            json!({"metadata": {"exit_code": u64::MAX, "pid": -1e300}}),
+            (i64::MAX, i64::MIN),
+        ),
         (json!({"metadata": {"exit_code": null}}), (-1, -1)),
     ] {
         assert_eq!(run_metadata(extras(given.clone())), expected, "{given}");
@@ -224,17 +313,30 @@ fn exit_codes_of_older_versions_are_read() {
 fn renamed_arguments_of_older_versions_are_read() {
     let rejected = run(json!({"command": "ls", "is_confirmed": "rejected"}));
     assert_round_trip(&rejected, "is_confirmed");
-    let Action::Run(read) = action(&rejected) else { panic!("a run") };
-    assert_eq!(read.confirmation_state, crate::action::ConfirmationState::Rejected);
+    let Action::Run(read) = action(&rejected) else {
+        panic!("a run")
+    };
+    assert_eq!(
+        read.confirmation_state,
+        crate::action::ConfirmationState::Rejected
+    );
     let Action::Run(read) = action(&run(json!({"command": "ls", "is_confirmed": null}))) else {
         panic!("a run")
     };
-    assert_eq!(read.confirmation_state, crate::action::ConfirmationState::Confirmed);
+    assert_eq!(
+        read.confirmation_state,
+        crate::action::ConfirmationState::Confirmed
+    );
 
-    let message =
-        with(run(json!({"content": "look", "images_urls": ["data:,"]})), "action", json!("message"));
+    let message = with(
+        run(json!({"content": "look", "images_urls": ["data:,"]})),
+        "action",
+        json!("message"),
+    );
     assert_round_trip(&message, "images_urls");
-    let Action::Message(read) = action(&message) else { panic!("a message") };
+    let Action::Message(read) = action(&message) else {
+        panic!("a message")
+    };
     assert_eq!(read.image_urls, Some(vec!["data:,".to_owned()]));
 }
 
@@ -245,23 +347,36 @@ fn edits_within_python_code_are_read() {
             "translated_ipython_code": code});
         let edit = with(run(args), "action", json!("edit"));
         assert_round_trip(&edit, code);
-        let Action::Edit(read) = action(&edit) else { panic!("an edit") };
+        let Action::Edit(read) = action(&edit) else {
+            panic!("an edit")
+        };
         read
     };
     let created = edit(
         r#"print(file_editor(**{'command': 'create', 'path': '/w/b.py', 'file_text': 'print(\'a\n\')\n', 'view_range': None}))"#,
     );
-    assert_eq!((created.command.as_str(), created.path.as_str()), ("create", "/w/b.py"));
+    assert_eq!(
+        (created.command.as_str(), created.path.as_str()),
+        ("create", "/w/b.py")
+    );
     assert_eq!(created.file_text.as_deref(), Some("print('a\n')\n"));
     let inserted =
         edit(r#"print(file_editor(**{'command': 'insert', 'insert_line': 3, 'new_str': "it's"}))"#);
     assert_eq!(
-        (inserted.path.as_str(), inserted.insert_line, inserted.new_str.as_deref()),
+        (
+            inserted.path.as_str(),
+            inserted.insert_line,
+            inserted.new_str.as_deref()
+        ),
         ("/w/a.py", Some(3), Some("it's"))
     );
     // Anything else is ignored, as in V0.
     for code in ["", "print(1)", "print(file_editor(**{'command': f()}))"] {
-        assert_eq!(edit(code).command, crate::action::EditCommand::Unspecified, "{code}");
+        assert_eq!(
+            edit(code).command,
+            crate::action::EditCommand::Unspecified,
+            "{code}"
+        );
     }
     let viewed = with(
         run(
@@ -271,7 +386,9 @@ fn edits_within_python_code_are_read() {
         json!("read"),
     );
     assert_round_trip(&viewed, "a view");
-    let Action::Read(viewed) = action(&viewed) else { panic!("a read") };
+    let Action::Read(viewed) = action(&viewed) else {
+        panic!("a read")
+    };
     assert_eq!(viewed.view_range, Some(vec![2, -1]));
 }
 
@@ -294,9 +411,15 @@ fn unknown_risks_and_agent_states_are_read() {
         ("unknown", AgentState::Unknown),
         ("paused", AgentState::Paused),
     ] {
-        let change = with(run(json!({"agent_state": name})), "action", json!("change_agent_state"));
+        let change = with(
+            run(json!({"agent_state": name})),
+            "action",
+            json!("change_agent_state"),
+        );
         assert_round_trip(&change, name);
-        let Action::ChangeAgentState(change) = action(&change) else { panic!("a change") };
+        let Action::ChangeAgentState(change) = action(&change) else {
+            panic!("a change")
+        };
         assert_eq!(change.agent_state, expected);
         let mut changed = run(json!({}));
         changed["action"] = json!(null);
@@ -311,17 +434,29 @@ fn unknown_risks_and_agent_states_are_read() {
 
 #[test]
 fn references_to_events_round_trip() {
-    let event = with(with(run(json!({"command": "ls"})), "delegation", json!(3)), "events_seen", json!(7));
+    let event = with(
+        with(run(json!({"command": "ls"})), "delegation", json!(3)),
+        "events_seen",
+        json!(7),
+    );
     assert_round_trip(&event, "references");
     let event = Event::from_value(&event).unwrap();
-    assert_eq!((event.delegation, event.events_seen), (Some(crate::EventId(3)), Some(crate::EventId(7))));
+    assert_eq!(
+        (event.delegation, event.events_seen),
+        (Some(crate::EventId(3)), Some(crate::EventId(7)))
+    );
 }
 
 #[test]
 fn events_of_one_response_share_its_text() {
     let call = |id: u64, response: Value| {
         let mut event = Event::from_value(&run(json!({"command": "ls"}))).unwrap();
-        event = Event::new(crate::EventId(id), event.timestamp, event.source, event.body);
+        event = Event::new(
+            crate::EventId(id),
+            event.timestamp,
+            event.source,
+            event.body,
+        );
         event.tool_call_metadata = Some(crate::tool_call::ToolCallMetadata {
             function_name: "execute_bash".into(),
             tool_call_id: "c".into(),
@@ -333,15 +468,24 @@ fn events_of_one_response_share_its_text() {
     let response = |event: &Event| event.tool_call_metadata.clone().unwrap().model_response;
     let one = json!({"id": "r", "choices": [{"message": {"content": "a"}}], "created": 7});
     let first = Event::read_after(None, call(1, one.clone()).as_bytes()).unwrap();
-    for (other, is_shared) in
-        [(one.clone(), true), (json!({"id": "r"}), false), (with(one, "created", json!(8)), false)]
-    {
+    for (other, is_shared) in [
+        (one.clone(), true),
+        (json!({"id": "r"}), false),
+        (with(one, "created", json!(8)), false),
+    ] {
         let text = call(2, other);
         let read = Event::read_after(Some(&first), text.as_bytes()).unwrap();
         assert_eq!(read, serde_json::from_str(&text).unwrap());
         let (first, read_again) = (response(&first), response(&read));
-        assert_eq!(std::ptr::eq(first.as_str(), read_again.as_str()), is_shared, "{text}");
-        assert_eq!(serde_json::to_value(&read).unwrap(), serde_json::from_str::<Value>(&text).unwrap());
+        assert_eq!(
+            std::ptr::eq(first.as_str(), read_again.as_str()),
+            is_shared,
+            "{text}"
+        );
+        assert_eq!(
+            serde_json::to_value(&read).unwrap(),
+            serde_json::from_str::<Value>(&text).unwrap()
+        );
     }
     Event::read_after(Some(&first), b"{").unwrap_err();
 }
@@ -349,35 +493,53 @@ fn events_of_one_response_share_its_text() {
 #[test]
 fn changed_event_is_written_with_its_change() {
     let mut event = Event::from_value(&run(json!({"command": "ls", "keep_prompt": true}))).unwrap();
-    let EventBody::Action(Action::Run(action)) = &mut event.body else { panic!("a run") };
+    let EventBody::Action(Action::Run(action)) = &mut event.body else {
+        panic!("a run")
+    };
     action.command = "pwd".into();
     let written = serde_json::to_value(&event).unwrap();
-    assert_eq!(written["args"], json!({"command": "pwd", "keep_prompt": true}));
+    assert_eq!(
+        written["args"],
+        json!({"command": "pwd", "keep_prompt": true})
+    );
 }
 
 #[test]
 fn errors_name_the_field_and_the_problem() {
     let cases = [
-        (with(run(json!({"command": "ls"})), "action", json!("fly")), "unknown action `fly`"),
+        (
+            with(run(json!({"command": "ls"})), "action", json!("fly")),
+            "unknown action `fly`",
+        ),
         (
             json!({"id": 1, "timestamp": "2025-10-03T12:34:56", "source": "agent", "observation": "smell", "content": ""}),
             "unknown observation `smell`",
         ),
         (run(json!({})), "field `args`: missing field `command`"),
-        (run(json!({"command": 7})), "field `args.command`: invalid type: integer `7`, expected a string"),
+        (
+            run(json!({"command": 7})),
+            "field `args.command`: invalid type: integer `7`, expected a string",
+        ),
         (
             with(run(json!({"command": "ls"})), "id", json!("one")),
             "field `id`: invalid type: string \"one\", expected u64",
         ),
         (
-            with(run(json!({"command": "ls"})), "timestamp", json!("yesterday")),
+            with(
+                run(json!({"command": "ls"})),
+                "timestamp",
+                json!("yesterday"),
+            ),
             "field `timestamp`: a timestamp looks like 2025-10-03T12:34:56.789012, not \"yesterday\"",
         ),
         (
             with(run(json!({"command": "ls"})), "source", json!("moon")),
             "field `source`: unknown variant `moon`, expected one of `agent`, `user`, `environment`",
         ),
-        (json!({"id": 1}), "an event has one of the fields `action`, `observation` and `record`"),
+        (
+            json!({"id": 1}),
+            "an event has one of the fields `action`, `observation` and `record`",
+        ),
         (json!([1]), "an event is an object"),
     ];
     for (value, expected) in cases {
@@ -420,11 +582,15 @@ fn every_agent_state_has_the_name_that_serde_gives_it() {
 
 #[test]
 fn observation_round_trips_without_an_envelope() {
-    let text =
-        r#"{"observation":"run","content":"hi\n","extras":{"command":"echo hi","metadata":{"exit_code":0}}}"#;
+    let text = r#"{"observation":"run","content":"hi\n","extras":{"command":"echo hi","metadata":{"exit_code":0}}}"#;
     let observation: crate::Observation = serde_json::from_str(text).unwrap();
-    let ObservationKind::Run(run) = &observation.kind else { panic!("a run") };
-    assert_eq!((run.metadata.exit_code, observation.success()), (0, Some(true)));
+    let ObservationKind::Run(run) = &observation.kind else {
+        panic!("a run")
+    };
+    assert_eq!(
+        (run.metadata.exit_code, observation.success()),
+        (0, Some(true))
+    );
     let again: crate::Observation =
         serde_json::from_value(serde_json::to_value(&observation).unwrap()).unwrap();
     assert_eq!(again, observation);

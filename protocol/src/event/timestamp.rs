@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// An ISO 8601 time with up to six fractional digits, such as `2025-10-03T12:34:56.789012`. V0 writes local time without
-/// a zone, Glovebox writes UTC. A timestamp that was read serializes unchanged.
+/// An ISO 8601 time with up to six fractional digits, such as `2025-10-03T12:34:56.789012`. V0
+/// writes local time without a zone, Glovebox writes UTC. A timestamp that was read serializes
+/// unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(value_type = String, example = "2025-10-03T12:34:56.789012"))]
@@ -18,11 +19,19 @@ impl Timestamp {
         &self.0
     }
 
-    /// Returns the same time with the zone `Z`, unless it has a zone: clients take a time without one for their local time. For
-    /// times of Glovebox, which are UTC.
+    /// Returns the same time with the zone `Z`, unless it has a zone: clients take a time without
+    /// one for their local time. For times of Glovebox, which are UTC.
     pub fn with_utc_zone(&self) -> Self {
-        let has_zone = self.0.bytes().skip(SHAPE.len()).any(|byte| b"+-Z".contains(&byte));
-        if has_zone { self.clone() } else { Self(format!("{}Z", self.0)) }
+        let has_zone = self
+            .0
+            .bytes()
+            .skip(SHAPE.len())
+            .any(|byte| b"+-Z".contains(&byte));
+        if has_zone {
+            self.clone()
+        } else {
+            Self(format!("{}Z", self.0))
+        }
     }
 }
 
@@ -31,17 +40,24 @@ impl TryFrom<String> for Timestamp {
 
     fn try_from(text: String) -> Result<Self, String> {
         let is_start_valid = text.len() >= SHAPE.len()
-            && SHAPE.bytes().zip(text.bytes()).all(|(shape, byte)| match shape {
-                b'd' => byte.is_ascii_digit(),
-                b'T' => byte == b'T' || byte == b' ',
-                separator => byte == separator,
-            });
+            && SHAPE
+                .bytes()
+                .zip(text.bytes())
+                .all(|(shape, byte)| match shape {
+                    b'd' => byte.is_ascii_digit(),
+                    b'T' => byte == b'T' || byte == b' ',
+                    separator => byte == separator,
+                });
         let rest = text.as_bytes().get(SHAPE.len()..).unwrap_or_default();
-        let is_rest_valid = rest.iter().all(|byte| byte.is_ascii_digit() || b".:+-Z".contains(byte));
+        let is_rest_valid = rest
+            .iter()
+            .all(|byte| byte.is_ascii_digit() || b".:+-Z".contains(byte));
         if is_start_valid && is_rest_valid {
             Ok(Self(text))
         } else {
-            Err(format!("a timestamp looks like 2025-10-03T12:34:56.789012, not {text:?}"))
+            Err(format!(
+                "a timestamp looks like 2025-10-03T12:34:56.789012, not {text:?}"
+            ))
         }
     }
 }

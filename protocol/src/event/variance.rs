@@ -1,19 +1,21 @@
 //! The difference between an event's original JSON and the JSON that this version would write.
 //!
-//! V0 has many versions: older ones lack fields that newer ones always write, and wrote some that no longer exist. The
-//! types hold the current fields only. The differences are kept here, so that an event serializes to the JSON that was
-//! read. New events have no variance.
+//! V0 has many versions: older ones lack fields that newer ones always write, and wrote some that
+//! no longer exist. The types hold the current fields only. The differences are kept here, so that
+//! an event serializes to the JSON that was read. New events have no variance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// The difference between an original JSON object and the one that this version would write, by field.
+/// The difference between an original JSON object and the one that this version would write, by
+/// field.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Variance {
     /// Fields that this version writes and the sender did not.
     omitted: BTreeSet<String>,
-    /// Fields of the sender that this version does not have, or reads as another value (null as the default).
+    /// Fields of the sender that this version does not have, or reads as another value (null as the
+    /// default).
     given: BTreeMap<String, Value>,
     /// Objects that differ in some of their fields.
     inside: BTreeMap<String, Variance>,
@@ -27,11 +29,17 @@ const DERIVED: &str = "message";
 impl Variance {
     /// Whether there is no difference.
     pub(super) fn is_none(&self) -> bool {
-        let Self { omitted, given, inside, elements } = self;
+        let Self {
+            omitted,
+            given,
+            inside,
+            elements,
+        } = self;
         omitted.is_empty() && given.is_empty() && inside.is_empty() && elements.is_empty()
     }
 
-    /// Compares the JSON of an event that was read, `theirs`, with the JSON that this version would write, `ours`.
+    /// Compares the JSON of an event that was read, `theirs`, with the JSON that this version would
+    /// write, `ours`.
     pub(super) fn between(ours: &Map<String, Value>, theirs: &Map<String, Value>) -> Self {
         let mut variance = Self::between_objects(ours, theirs);
         variance.omitted.remove(DERIVED);
@@ -63,7 +71,11 @@ impl Variance {
 
     fn between_objects(ours: &Map<String, Value>, theirs: &Map<String, Value>) -> Self {
         let mut variance = Self {
-            omitted: ours.keys().filter(|field| !theirs.contains_key(*field)).cloned().collect(),
+            omitted: ours
+                .keys()
+                .filter(|field| !theirs.contains_key(*field))
+                .cloned()
+                .collect(),
             ..Self::default()
         };
         for (field, their_value) in theirs {
@@ -76,15 +88,20 @@ impl Variance {
         match (ours, theirs) {
             (Some(ours), theirs) if ours == theirs => {}
             (Some(Value::Object(ours)), Value::Object(theirs)) => {
-                self.inside.insert(field.to_owned(), Self::between_objects(ours, theirs));
+                self.inside
+                    .insert(field.to_owned(), Self::between_objects(ours, theirs));
             }
             (Some(Value::Array(ours)), Value::Array(theirs)) if all_objects(ours, theirs) => {
-                let differing = ours.iter().zip(theirs).enumerate().filter_map(|(index, pair)| match pair {
-                    (Value::Object(ours), Value::Object(theirs)) if ours != theirs => {
-                        Some((index, Self::between_objects(ours, theirs)))
-                    }
-                    _ => None,
-                });
+                let differing = ours
+                    .iter()
+                    .zip(theirs)
+                    .enumerate()
+                    .filter_map(|(index, pair)| match pair {
+                        (Value::Object(ours), Value::Object(theirs)) if ours != theirs => {
+                            Some((index, Self::between_objects(ours, theirs)))
+                        }
+                        _ => None,
+                    });
                 self.elements.insert(field.to_owned(), differing.collect());
             }
             (_, theirs) => {

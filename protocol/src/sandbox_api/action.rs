@@ -1,12 +1,13 @@
-//! The actions that a sandbox performs. The type excludes all other actions before a request is sent.
+//! The actions that a sandbox performs. The type excludes all other actions before a request is
+//! sent.
 
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::action::{
-    Action, BrowseAction, BrowseInteractiveAction, EditAction, ReadAction, RunAction, RunIpythonAction,
-    WriteAction,
+    Action, BrowseAction, BrowseInteractiveAction, EditAction, ReadAction, RunAction,
+    RunIpythonAction, WriteAction,
 };
 use crate::event::EventError;
 use crate::ids::SessionName;
@@ -26,7 +27,8 @@ pub enum SandboxAction {
     Write(WriteAction),
     /// Edit a file.
     Edit(EditAction),
-    /// Open a web page. Performed by the host, which drives a browser in the sandbox; no action server accepts it.
+    /// Open a web page. Performed by the host, which drives a browser in the sandbox; no action
+    /// server accepts it.
     Browse(BrowseAction),
     /// Interact with the open web page. Performed by the host, like `Browse`.
     BrowseInteractive(BrowseInteractiveAction),
@@ -54,17 +56,34 @@ impl SandboxAction {
         }
     }
 
-    /// Does not go through [`Action`]: the (de)serializers of all of V0's actions would add 2.5 % to the action server.
-    fn from_fields<E: serde::de::Error>(kind: &str, fields: &Map<String, Value>) -> Result<Self, E> {
+    /// Does not go through [`Action`]: the (de)serializers of all of V0's actions would add 2.5 %
+    /// to the action server.
+    fn from_fields<E: serde::de::Error>(
+        kind: &str,
+        fields: &Map<String, Value>,
+    ) -> Result<Self, E> {
         match kind {
-            "run" => lenient::read("args", fields).map(Self::Run).map_err(E::custom),
-            "run_ipython" => lenient::read("args", fields).map(Self::RunIpython).map_err(E::custom),
-            "read" => lenient::read("args", fields).map(Self::Read).map_err(E::custom),
-            "write" => lenient::read("args", fields).map(Self::Write).map_err(E::custom),
-            "edit" => lenient::read("args", fields).map(Self::Edit).map_err(E::custom),
+            "run" => lenient::read("args", fields)
+                .map(Self::Run)
+                .map_err(E::custom),
+            "run_ipython" => lenient::read("args", fields)
+                .map(Self::RunIpython)
+                .map_err(E::custom),
+            "read" => lenient::read("args", fields)
+                .map(Self::Read)
+                .map_err(E::custom),
+            "write" => lenient::read("args", fields)
+                .map(Self::Write)
+                .map_err(E::custom),
+            "edit" => lenient::read("args", fields)
+                .map(Self::Edit)
+                .map_err(E::custom),
             other => match Action::KINDS.iter().find(|known| **known == other) {
                 Some(kind) => Err(E::custom(NotASandboxAction { kind })),
-                None => Err(E::custom(EventError::UnknownKind { key: "action", kind: other.to_owned() })),
+                None => Err(E::custom(EventError::UnknownKind {
+                    key: "action",
+                    kind: other.to_owned(),
+                })),
             },
         }
     }
@@ -101,18 +120,19 @@ impl From<SandboxAction> for Action {
     }
 }
 
-/// An action with its timeout and session: `{"action": "run", "args": {…}, "timeout": 120.0, "session": "default"}`. The
-/// format of V0's events, extended by `session` and `environment`.
+/// An action with its timeout and session: `{"action": "run", "args": {…}, "timeout": 120.0,
+/// "session": "default"}`. The format of V0's events, extended by `session` and `environment`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActionRequest {
     /// The action.
     pub action: SandboxAction,
     /// In seconds. After it the server responds, and the command continues to run.
     pub timeout: Option<f64>,
-    /// The shell session that runs commands and resolves relative paths. The first request that names it starts it.
+    /// The shell session that runs commands and resolves relative paths. The first request that
+    /// names it starts it.
     pub session: SessionName,
-    /// Additional environment variables for this command only: `{"NAME": "value"}`. Not compared when a request attaches to
-    /// an existing id. Applies only to new commands and cells.
+    /// Additional environment variables for this command only: `{"NAME": "value"}`. Not compared
+    /// when a request attaches to an existing id. Applies only to new commands and cells.
     pub environment: CommandEnvironment,
 }
 
@@ -120,7 +140,12 @@ impl ActionRequest {
     /// Creates a request for the default session, without additional environment variables.
     pub fn new(action: SandboxAction, timeout: Option<f64>) -> Self {
         let environment = CommandEnvironment::default();
-        Self { action, timeout, session: SessionName::default(), environment }
+        Self {
+            action,
+            timeout,
+            session: SessionName::default(),
+            environment,
+        }
     }
 }
 
@@ -181,7 +206,12 @@ impl<'de> Deserialize<'de> for ActionRequest {
             })?,
             None => CommandEnvironment::default(),
         };
-        Ok(Self { action, timeout, session, environment })
+        Ok(Self {
+            action,
+            timeout,
+            session,
+            environment,
+        })
     }
 }
 
@@ -202,8 +232,12 @@ mod schema {
         let seconds = ObjectBuilder::new()
             .schema_type(SchemaType::new(Type::Number))
             .minimum(Some(0))
-            .description(Some("In seconds. After it the server responds, and the command continues to run."));
-        let name = ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).enum_values(Some([kind]));
+            .description(Some(
+                "In seconds. After it the server responds, and the command continues to run.",
+            ));
+        let name = ObjectBuilder::new()
+            .schema_type(SchemaType::new(Type::String))
+            .enum_values(Some([kind]));
         let values = ObjectBuilder::new().schema_type(SchemaType::new(Type::String));
         let environment = ObjectBuilder::new().additional_properties(Some(values)).description(Some(
             "Additional environment variables for this command only: an object of variable names to values.",
@@ -257,15 +291,17 @@ mod tests {
     #[test]
     fn command_environment_round_trips_and_is_not_printed() {
         let plain = json!({"action": "run", "args": {"command": "a"}});
-        let with_environment =
-            json!({"action": "run", "args": {"command": "a"}, "environment": {"A": "it's\ns3cret"}});
+        let with_environment = json!({"action": "run", "args": {"command": "a"}, "environment": {"A": "it's\ns3cret"}});
         for (value, count) in [(plain, 0), (with_environment, 1)] {
             let request: ActionRequest = serde_json::from_value(value.clone()).unwrap();
             assert_eq!(request.environment.0.len(), count);
             assert!(!format!("{request:?}").contains("s3cret"), "{request:?}");
             let written = serde_json::to_value(&request).unwrap();
             assert_eq!(written.get("environment"), value.get("environment"));
-            assert_eq!(serde_json::from_value::<ActionRequest>(written).unwrap(), request);
+            assert_eq!(
+                serde_json::from_value::<ActionRequest>(written).unwrap(),
+                request
+            );
         }
     }
 }

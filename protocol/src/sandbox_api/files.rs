@@ -1,5 +1,5 @@
-//! The JSON of the file routes. Relative paths are resolved against the working directory of the default session. Names
-//! that are not UTF-8 are listed with U+FFFD, and cannot be requested.
+//! The JSON of the file routes. Relative paths are resolved against the working directory of the
+//! default session. Names that are not UTF-8 are listed with U+FFFD, and cannot be requested.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -76,7 +76,8 @@ pub struct PathQuery {
 pub struct UploadQuery {
     /// The file. Missing parent folders are created.
     pub path: String,
-    /// The new mode. `None` keeps the mode of an existing file, and gives a new file the default one.
+    /// The new mode. `None` keeps the mode of an existing file, and gives a new file the default
+    /// one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<FileMode>,
 }
@@ -115,7 +116,8 @@ pub struct ListQuery {
     /// Maximum depth. 1, the default, lists only the folder itself.
     #[serde(default = "one")]
     pub depth: usize,
-    /// Whether to list hidden files and descend into hidden folders: those whose name starts with a dot.
+    /// Whether to list hidden files and descend into hidden folders: those whose name starts with a
+    /// dot.
     #[serde(default)]
     pub hidden: bool,
 }
@@ -188,8 +190,9 @@ pub struct ModeChanged {
 pub struct GlobQuery {
     /// The folder to search.
     pub path: String,
-    /// A pattern with the syntax of .gitignore. Without a slash it matches names at any depth, with one it matches the path
-    /// relative to the folder; `**` matches any number of folders, `{a,b}` either.
+    /// A pattern with the syntax of .gitignore. Without a slash it matches names at any depth, with
+    /// one it matches the path relative to the folder; `**` matches any number of folders, `{a,b}`
+    /// either.
     pub pattern: String,
     /// Whether to include files and folders whose name starts with a dot.
     #[serde(default)]
@@ -279,7 +282,8 @@ pub struct WatchQuery {
     pub recursive: bool,
 }
 
-/// A line of the response to `GET /v1/files/watch`. Paths are relative to the watched folder; empty for the folder itself.
+/// A line of the response to `GET /v1/files/watch`. Paths are relative to the watched folder; empty
+/// for the folder itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -306,7 +310,8 @@ pub enum WatchEvent {
         /// The new path.
         path: String,
     },
-    /// Events were lost, because the client is too slow or there are too many folders. The client must list the folder again.
+    /// Events were lost, because the client is too slow or there are too many folders. The client
+    /// must list the folder again.
     Overflow,
 }
 
@@ -359,8 +364,16 @@ mod tests {
 
     #[test]
     fn modes_are_octal_strings() {
-        assert_eq!(serde_json::to_string(&FileMode::from_bits(0o100_644)).unwrap(), r#""0644""#);
-        assert_eq!(serde_json::from_str::<FileMode>(r#""4755""#).unwrap().bits(), 0o4755);
+        assert_eq!(
+            serde_json::to_string(&FileMode::from_bits(0o100_644)).unwrap(),
+            r#""0644""#
+        );
+        assert_eq!(
+            serde_json::from_str::<FileMode>(r#""4755""#)
+                .unwrap()
+                .bits(),
+            0o4755
+        );
         for wrong in [r#""""#, r#""+644""#, r#""10000""#, r#""648""#, "420"] {
             assert!(serde_json::from_str::<FileMode>(wrong).is_err(), "{wrong}");
         }
@@ -368,8 +381,17 @@ mod tests {
 
     #[test]
     fn watch_events_are_flat_objects() {
-        let moved = WatchEvent::Moved { from: "a".into(), path: "b".into() };
-        assert_eq!(serde_json::to_string(&moved).unwrap(), r#"{"event":"moved","from":"a","path":"b"}"#);
-        assert_eq!(serde_json::to_string(&WatchEvent::Overflow).unwrap(), r#"{"event":"overflow"}"#);
+        let moved = WatchEvent::Moved {
+            from: "a".into(),
+            path: "b".into(),
+        };
+        assert_eq!(
+            serde_json::to_string(&moved).unwrap(),
+            r#"{"event":"moved","from":"a","path":"b"}"#
+        );
+        assert_eq!(
+            serde_json::to_string(&WatchEvent::Overflow).unwrap(),
+            r#"{"event":"overflow"}"#
+        );
     }
 }

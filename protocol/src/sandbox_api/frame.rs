@@ -1,7 +1,7 @@
 //! The response stream of an action: its output as it arrives, then its observation.
 //!
-//! A frame consists of one byte for the kind, four bytes for the payload's length, and the payload. Integers are
-//! big-endian.
+//! A frame consists of one byte for the kind, four bytes for the payload's length, and the payload.
+//! Integers are big-endian.
 //!
 //! | kind | payload |
 //! |---|---|
@@ -9,7 +9,8 @@
 //! | 2 gap | eight bytes: from; eight bytes: to. Output in between is no longer retained |
 //! | 3 observation | V0's observation as JSON, of a kind that an action results in; always the last frame |
 //!
-//! Kinds 4 to 6 belong to processes (see [`super::ProcessFrame`]), 7 to 9 to terminals (see [`super::TerminalInput`]).
+//! Kinds 4 to 6 belong to processes (see [`super::ProcessFrame`]), 7 to 9 to terminals (see
+//! [`super::TerminalInput`]).
 
 use std::marker::PhantomData;
 
@@ -18,11 +19,12 @@ use serde::Serialize;
 use super::observation::parse_observation;
 use crate::observation::Observation;
 
-/// Maximum length of a payload, in bytes. An observation holds at most two copies of a file (before and after an edit),
-/// with JSON's escapes.
+/// Maximum length of a payload, in bytes. An observation holds at most two copies of a file (before
+/// and after an edit), with JSON's escapes.
 pub const MAX_FRAME_LENGTH: usize = 64 << 20;
 
-/// Maximum length of the payload of an output frame, in bytes. Small, because receivers buffer many frames.
+/// Maximum length of the payload of an output frame, in bytes. Small, because receivers buffer many
+/// frames.
 pub const MAX_OUTPUT_LENGTH: usize = 128 << 10;
 
 pub(super) const HEADER_LENGTH: usize = 5;
@@ -87,7 +89,9 @@ impl ActionFrame {
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
             Self::Output { offset, bytes } => Self::encode_output(*offset, bytes, into),
-            Self::Gap { from, to } => encode_parts(2, &[&from.to_be_bytes(), &to.to_be_bytes()], into),
+            Self::Gap { from, to } => {
+                encode_parts(2, &[&from.to_be_bytes(), &to.to_be_bytes()], into)
+            }
             Self::Observation(observation) => encode_json(3, observation, into),
         }
     }
@@ -115,20 +119,33 @@ pub trait FramePayload: Sized {
 
 impl FramePayload for ActionFrame {
     fn max_payload_length(kind: u8) -> usize {
-        if kind == OUTPUT { MAX_OUTPUT_LENGTH } else { MAX_FRAME_LENGTH }
+        if kind == OUTPUT {
+            MAX_OUTPUT_LENGTH
+        } else {
+            MAX_FRAME_LENGTH
+        }
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError> {
-        let too_short = || FrameError::TooShort { kind, length: payload.len() };
+        let too_short = || FrameError::TooShort {
+            kind,
+            length: payload.len(),
+        };
         match kind {
             OUTPUT => {
                 let (offset, bytes) = payload.split_first_chunk().ok_or_else(too_short)?;
-                Ok(Self::Output { offset: u64::from_be_bytes(*offset), bytes: bytes.to_vec() })
+                Ok(Self::Output {
+                    offset: u64::from_be_bytes(*offset),
+                    bytes: bytes.to_vec(),
+                })
             }
             2 => {
                 let (from, rest) = payload.split_first_chunk().ok_or_else(too_short)?;
                 let (to, _) = rest.split_first_chunk().ok_or_else(too_short)?;
-                Ok(Self::Gap { from: u64::from_be_bytes(*from), to: u64::from_be_bytes(*to) })
+                Ok(Self::Gap {
+                    from: u64::from_be_bytes(*from),
+                    to: u64::from_be_bytes(*to),
+                })
             }
             3 => Ok(Self::Observation(Box::new(parse_observation(payload)?))),
             other => Err(FrameError::UnknownKind(other)),
@@ -136,7 +153,11 @@ impl FramePayload for ActionFrame {
     }
 }
 
-pub(super) fn encode_parts(kind: u8, parts: &[&[u8]], into: &mut Vec<u8>) -> Result<(), FrameError> {
+pub(super) fn encode_parts(
+    kind: u8,
+    parts: &[&[u8]],
+    into: &mut Vec<u8>,
+) -> Result<(), FrameError> {
     let length = parts.iter().map(|part| part.len()).sum();
     if length > MAX_FRAME_LENGTH {
         return Err(FrameError::TooLong(length));
@@ -148,7 +169,11 @@ pub(super) fn encode_parts(kind: u8, parts: &[&[u8]], into: &mut Vec<u8>) -> Res
 }
 
 /// Appends a frame with a JSON payload. On failure, `into` is unchanged.
-pub(super) fn encode_json(kind: u8, payload: &impl Serialize, into: &mut Vec<u8>) -> Result<(), FrameError> {
+pub(super) fn encode_json(
+    kind: u8,
+    payload: &impl Serialize,
+    into: &mut Vec<u8>,
+) -> Result<(), FrameError> {
     let start = into.len();
     let body = start + HEADER_LENGTH;
     into.push(kind);
@@ -185,7 +210,11 @@ pub struct FrameDecoder<F> {
 
 impl<F> Default for FrameDecoder<F> {
     fn default() -> Self {
-        Self { buffer: Vec::new(), read: 0, frames: PhantomData }
+        Self {
+            buffer: Vec::new(),
+            read: 0,
+            frames: PhantomData,
+        }
     }
 }
 
@@ -229,17 +258,28 @@ mod tests {
 
     fn frames() -> Vec<ActionFrame> {
         vec![
-            ActionFrame::Output { offset: 7, bytes: b"a\xff\r\n".to_vec() },
+            ActionFrame::Output {
+                offset: 7,
+                bytes: b"a\xff\r\n".to_vec(),
+            },
             ActionFrame::Gap { from: 11, to: 4000 },
-            ActionFrame::Output { offset: 4000, bytes: Vec::new() },
-            ActionFrame::Observation(Box::new(Observation::new("ok", ErrorObservation::default()))),
+            ActionFrame::Output {
+                offset: 4000,
+                bytes: Vec::new(),
+            },
+            ActionFrame::Observation(Box::new(Observation::new(
+                "ok",
+                ErrorObservation::default(),
+            ))),
         ]
     }
 
     #[test]
     fn frames_are_decoded_from_chunks_of_any_length() {
         let mut bytes = Vec::new();
-        frames().iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
+        frames()
+            .iter()
+            .for_each(|frame| frame.encode(&mut bytes).unwrap());
         for chunk_length in 1..=bytes.len() {
             let mut decoder = ActionFrameDecoder::default();
             let mut decoded = Vec::new();
@@ -260,12 +300,21 @@ mod tests {
             decoder.push(bytes);
             decoder.next_frame()
         };
-        assert!(matches!(decode(&[9, 0, 0, 0, 0]), Err(FrameError::UnknownKind(9))));
-        assert!(matches!(decode(&[1, 255, 255, 255, 255]), Err(FrameError::TooLong(_))));
+        assert!(matches!(
+            decode(&[9, 0, 0, 0, 0]),
+            Err(FrameError::UnknownKind(9))
+        ));
+        assert!(matches!(
+            decode(&[1, 255, 255, 255, 255]),
+            Err(FrameError::TooLong(_))
+        ));
         assert!(matches!(
             decode(&[2, 0, 0, 0, 3, 1, 2, 3]),
             Err(FrameError::TooShort { kind: 2, length: 3 })
         ));
-        assert!(matches!(decode(&[3, 0, 0, 0, 2, b'{', b'}']), Err(FrameError::Json(_))));
+        assert!(matches!(
+            decode(&[3, 0, 0, 0, 2, b'{', b'}']),
+            Err(FrameError::Json(_))
+        ));
     }
 }

@@ -12,7 +12,8 @@ pub struct ServerInfo {
     pub version: String,
     /// Identifies this run of the server.
     pub boot_id: BootId,
-    /// The initial working directory of shells, against which relative paths are resolved; absolute.
+    /// The initial working directory of shells, against which relative paths are resolved;
+    /// absolute.
     pub working_dir: String,
     /// Features that it supports in this sandbox.
     pub capabilities: Vec<Capability>,
@@ -46,8 +47,8 @@ pub enum Capability {
 pub struct ServerLimits {
     /// Maximum length of a request body, in bytes.
     pub body_bytes: u64,
-    /// How much of the latest output of an action, or of each stream of a process, is retained, in bytes. Less if the disk
-    /// is nearly full.
+    /// How much of the latest output of an action, or of each stream of a process, is retained, in
+    /// bytes. Less if the disk is nearly full.
     pub output_bytes: u64,
     /// Maximum number of completed actions that are retained.
     pub ended_actions: u64,
@@ -86,7 +87,8 @@ pub enum ErrorCode {
     TooLarge,
     /// No such route, action, process or file. 404.
     NotFound,
-    /// The id belongs to another action or process, its state does not allow this, or the path is taken. 409.
+    /// The id belongs to another action or process, its state does not allow this, or the path is
+    /// taken. 409.
     Conflict,
     /// The action completed and is no longer retained. It does not run again. 410.
     Gone,

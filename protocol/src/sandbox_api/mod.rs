@@ -40,11 +40,11 @@
 //! | `POST /v1/processes/{id}/signal` | [`SignalRequest`] → 204; 409 if it has exited |
 //! | `POST /execute_action` | V0: `{"action": event}` → observation |
 //!
-//! An error is an [`ErrorBody`] with a matching status. A server with a root answers 403 `outside_root` to a path outside
-//! of it; a file action reports that in its observation.
+//! An error is an [`ErrorBody`] with a matching status. A server with a root answers 403
+//! `outside_root` to a path outside of it; a file action reports that in its observation.
 //!
-//! `action-server v0` serves the routes of OpenHands V0's server instead. Only V0's clients use them, so they are listed
-//! in `action-server/src/v0`.
+//! `action-server v0` serves the routes of OpenHands V0's server instead. Only V0's clients use
+//! them, so they are listed in `action-server/src/v0`.
 
 mod action;
 mod environment;
@@ -62,8 +62,8 @@ pub use action::{ActionRequest, NotASandboxAction, SandboxAction};
 pub use environment::{CommandEnvironment, MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BYTES};
 pub use files::{
     ChangeModeRequest, FileKind, FileList, FileMode, FileStatus, GlobQuery, GrepMatch, GrepMatches,
-    GrepQuery, ListQuery, MakeFolderRequest, ModeChanged, MoveRequest, PathQuery, RemoveQuery, StatusQuery,
-    UploadQuery, WatchEvent, WatchQuery,
+    GrepQuery, ListQuery, MakeFolderRequest, ModeChanged, MoveRequest, PathQuery, RemoveQuery,
+    StatusQuery, UploadQuery, WatchEvent, WatchQuery,
 };
 pub use frame::{
     ActionFrame, ActionFrameDecoder, FrameDecoder, FrameError, FramePayload, MAX_FRAME_LENGTH,
@@ -72,8 +72,8 @@ pub use frame::{
 pub use info::{Capability, ErrorBody, ErrorCode, ServerInfo, ServerLimits};
 pub use port::{ListeningPort, PortProcess, PortState};
 pub use process::{
-    ExitReason, ProcessExit, ProcessInfo, ProcessLimits, ProcessRequest, ProcessState, ProcessStdin,
-    ProcessUsage, SignalName, SignalRequest, SignalScope,
+    ExitReason, ProcessExit, ProcessInfo, ProcessLimits, ProcessRequest, ProcessState,
+    ProcessStdin, ProcessUsage, SignalName, SignalRequest, SignalScope,
 };
 pub use process_frame::{OutputStream, ProcessFrame, ProcessFrameDecoder};
 pub use session::SessionInfo;
@@ -91,6 +91,6 @@ pub const TREE_MEDIA_TYPE: &str = "application/x-tar";
 /// The media type of [`WatchEvent`]s, one a line.
 pub const WATCH_MEDIA_TYPE: &str = "application/x-ndjson";
 
-/// What `action-server dial` writes before the bytes of the server's socket. A host that reads anything else is not
-/// connected to an action server.
+/// What `action-server dial` writes before the bytes of the server's socket. A host that reads
+/// anything else is not connected to an action server.
 pub const DIAL_GREETING: &[u8] = b"glovebox dial 1\n";

@@ -1,5 +1,5 @@
-//! The observations that an action server may respond with. All other kinds originate at the host: agent states, user
-//! decisions, retrieved knowledge, delegation.
+//! The observations that an action server may respond with. All other kinds originate at the host:
+//! agent states, user decisions, retrieved knowledge, delegation.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,8 @@ const OBSERVATION_KINDS: [&str; 6] = ["run", "run_ipython", "read", "write", "ed
 /// Maximum length of a kind that an error quotes, in characters.
 const MAX_QUOTED_KIND: usize = 64;
 
-/// An observation with unparsed `extras`. They are parsed only for an accepted kind, directly into its type.
+/// An observation with unparsed `extras`. They are parsed only for an accepted kind, directly into
+/// its type.
 #[derive(Deserialize)]
 struct RawObservation<'a> {
     #[serde(borrow)]
@@ -26,7 +27,8 @@ struct RawObservation<'a> {
     extras: &'a RawValue,
 }
 
-/// Parses an action server's observation, without a tree of JSON values: that would take a multiple of the text's size.
+/// Parses an action server's observation, without a tree of JSON values: that would take a multiple
+/// of the text's size.
 pub(super) fn parse_observation(json: &[u8]) -> Result<Observation, FrameError> {
     let raw: RawObservation<'_> = serde_json::from_slice(json)?;
     if !OBSERVATION_KINDS.contains(&&*raw.observation) {
@@ -34,7 +36,10 @@ pub(super) fn parse_observation(json: &[u8]) -> Result<Observation, FrameError> 
         return Err(FrameError::UnexpectedObservation(kind));
     }
     let kind = ObservationKind::from_current(&raw.observation, raw.extras)?;
-    Ok(Observation { content: raw.content, kind })
+    Ok(Observation {
+        content: raw.content,
+        kind,
+    })
 }
 
 impl SandboxAction {
@@ -47,7 +52,9 @@ impl SandboxAction {
             ObservationKind::Read(_) => matches!(self, Self::Read(_)),
             ObservationKind::Write(_) => matches!(self, Self::Write(_)),
             ObservationKind::Edit(_) => matches!(self, Self::Edit(_)),
-            ObservationKind::Browse(_) => matches!(self, Self::Browse(_) | Self::BrowseInteractive(_)),
+            ObservationKind::Browse(_) => {
+                matches!(self, Self::Browse(_) | Self::BrowseInteractive(_))
+            }
             ObservationKind::Null(_)
             | ObservationKind::Delegate(_)
             | ObservationKind::Success(_)
@@ -83,7 +90,15 @@ mod tests {
     #[test]
     fn actions_accept_only_their_own_observation_and_errors() {
         let mut accepted = Vec::new();
-        for action in ["run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive"] {
+        for action in [
+            "run",
+            "run_ipython",
+            "read",
+            "write",
+            "edit",
+            "browse",
+            "browse_interactive",
+        ] {
             let action = Action::from_fields(action, &fields()).unwrap();
             let action = SandboxAction::try_from(action).unwrap();
             for kind in ObservationKind::KINDS {
@@ -115,13 +130,17 @@ mod tests {
             parse_observation(json.to_string().as_bytes())
         };
         assert!(read(json!(vec!["data:"; 8])).is_ok() && read(json!(null)).is_ok());
-        assert!(matches!(read(json!(vec![""; 10_001])), Err(FrameError::Json(_))));
+        assert!(matches!(
+            read(json!(vec![""; 10_001])),
+            Err(FrameError::Json(_))
+        ));
     }
 
     #[test]
     fn other_kinds_are_rejected_unparsed() {
         for kind in ObservationKind::KINDS {
-            let json = json!({"observation": kind, "content": "output", "extras": fields()}).to_string();
+            let json =
+                json!({"observation": kind, "content": "output", "extras": fields()}).to_string();
             let read = parse_observation(json.as_bytes());
             if OBSERVATION_KINDS.contains(kind) {
                 let read = read.unwrap();

@@ -12,25 +12,28 @@ use crate::ids::ProcessId;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProcessRequest {
-    /// The program and its arguments. A name without a slash is looked up in the process's own `PATH`.
+    /// The program and its arguments. A name without a slash is looked up in the process's own
+    /// `PATH`.
     pub argv: Vec<String>,
     /// Environment variables to set or override.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Whether it inherits the server's environment. If not, it gets `env` and one variable of the server's.
+    /// Whether it inherits the server's environment. If not, it gets `env` and one variable of the
+    /// server's.
     #[serde(default = "yes")]
     pub inherit_env: bool,
     /// The working directory, relative to the server's. `None` for the server's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
-    /// `user` or `user:group`, each a name or a number. A number without an account needs a group. An account sets `HOME`,
-    /// `USER`, `LOGNAME` and the supplementary groups.
+    /// `user` or `user:group`, each a name or a number. A number without an account needs a group.
+    /// An account sets `HOME`, `USER`, `LOGNAME` and the supplementary groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
     /// Its standard input.
     #[serde(default)]
     pub stdin: ProcessStdin,
-    /// Initial standard input, in base64; at most 1 MiB of bytes. The end of input follows, unless `stdin` is a pipe.
+    /// Initial standard input, in base64; at most 1 MiB of bytes. The end of input follows, unless
+    /// `stdin` is a pipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin_base64: Option<String>,
     /// Its resource limits.
@@ -42,8 +45,8 @@ pub struct ProcessRequest {
 }
 
 impl ProcessRequest {
-    /// Creates a request for a program with the server's environment, user and working directory, with empty standard input
-    /// and no limits.
+    /// Creates a request for a program with the server's environment, user and working directory,
+    /// with empty standard input and no limits.
     pub fn new(argv: impl IntoIterator<Item: Into<String>>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -75,8 +78,8 @@ pub enum ProcessStdin {
     Pipe,
 }
 
-/// Resource limits that the kernel applies to each process of the tree separately. The exception is `processes`, which
-/// counts all processes of the user and does not apply to root.
+/// Resource limits that the kernel applies to each process of the tree separately. The exception is
+/// `processes`, which counts all processes of the user and does not apply to root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -150,7 +153,8 @@ pub struct ProcessExit {
     /// The server's failure, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Whether the kernel's OOM killer was active while it ran. It may have killed another process of the sandbox.
+    /// Whether the kernel's OOM killer was active while it ran. It may have killed another process
+    /// of the sandbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub out_of_memory: bool,
     /// CPU time of the process and of those of its children that it has waited for.

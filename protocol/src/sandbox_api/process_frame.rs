@@ -1,6 +1,7 @@
 //! The response stream of a process: its output as it arrives, then its exit.
 //!
-//! Uses the framing of an action's stream (see [`super::ActionFrame`]) with its own kinds. Integers are big-endian.
+//! Uses the framing of an action's stream (see [`super::ActionFrame`]) with its own kinds. Integers
+//! are big-endian.
 //!
 //! | kind | payload |
 //! |---|---|
@@ -9,8 +10,8 @@
 //! | 6 exit | a [`ProcessExit`] as JSON; always the last frame |
 
 use super::frame::{
-    FrameDecoder, FrameError, FramePayload, HEADER_LENGTH, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH, encode_json,
-    encode_parts,
+    FrameDecoder, FrameError, FramePayload, HEADER_LENGTH, MAX_FRAME_LENGTH, MAX_OUTPUT_LENGTH,
+    encode_json, encode_parts,
 };
 use super::process::ProcessExit;
 
@@ -65,17 +66,26 @@ impl ProcessFrame {
     /// The exit does not serialize, or the payload exceeds [`MAX_FRAME_LENGTH`].
     pub fn encode(&self, into: &mut Vec<u8>) -> Result<(), FrameError> {
         match self {
-            Self::Output { stream, offset, bytes } => {
-                encode_parts(OUTPUT, &[&[*stream as u8], &offset.to_be_bytes(), bytes], into)
-            }
-            Self::Gap { stream, from, to } => {
-                encode_parts(GAP, &[&[*stream as u8], &from.to_be_bytes(), &to.to_be_bytes()], into)
-            }
+            Self::Output {
+                stream,
+                offset,
+                bytes,
+            } => encode_parts(
+                OUTPUT,
+                &[&[*stream as u8], &offset.to_be_bytes(), bytes],
+                into,
+            ),
+            Self::Gap { stream, from, to } => encode_parts(
+                GAP,
+                &[&[*stream as u8], &from.to_be_bytes(), &to.to_be_bytes()],
+                into,
+            ),
             Self::Exit(exit) => encode_json(EXIT, exit, into),
         }
     }
 
-    /// Returns the header of an output frame of `length` bytes, so that the sender need not copy the bytes.
+    /// Returns the header of an output frame of `length` bytes, so that the sender need not copy
+    /// the bytes.
     #[must_use]
     pub fn output_header(stream: OutputStream, offset: u64, length: usize) -> Vec<u8> {
         let payload = u32::try_from(length + OUTPUT_HEADER_LENGTH).unwrap_or(u32::MAX);
@@ -90,11 +100,18 @@ impl ProcessFrame {
 
 impl FramePayload for ProcessFrame {
     fn max_payload_length(kind: u8) -> usize {
-        if kind == OUTPUT { MAX_OUTPUT_LENGTH } else { MAX_FRAME_LENGTH }
+        if kind == OUTPUT {
+            MAX_OUTPUT_LENGTH
+        } else {
+            MAX_FRAME_LENGTH
+        }
     }
 
     fn decode(kind: u8, payload: &[u8]) -> Result<Self, FrameError> {
-        let too_short = || FrameError::TooShort { kind, length: payload.len() };
+        let too_short = || FrameError::TooShort {
+            kind,
+            length: payload.len(),
+        };
         let stream = || -> Result<(OutputStream, &[u8]), FrameError> {
             match payload.split_first().ok_or_else(too_short)? {
                 (1, rest) => Ok((OutputStream::Stdout, rest)),
@@ -106,13 +123,21 @@ impl FramePayload for ProcessFrame {
             OUTPUT => {
                 let (stream, rest) = stream()?;
                 let (offset, bytes) = rest.split_first_chunk().ok_or_else(too_short)?;
-                Ok(Self::Output { stream, offset: u64::from_be_bytes(*offset), bytes: bytes.to_vec() })
+                Ok(Self::Output {
+                    stream,
+                    offset: u64::from_be_bytes(*offset),
+                    bytes: bytes.to_vec(),
+                })
             }
             GAP => {
                 let (stream, rest) = stream()?;
                 let (from, rest) = rest.split_first_chunk().ok_or_else(too_short)?;
                 let (to, _) = rest.split_first_chunk().ok_or_else(too_short)?;
-                Ok(Self::Gap { stream, from: u64::from_be_bytes(*from), to: u64::from_be_bytes(*to) })
+                Ok(Self::Gap {
+                    stream,
+                    from: u64::from_be_bytes(*from),
+                    to: u64::from_be_bytes(*to),
+                })
             }
             EXIT => Ok(Self::Exit(serde_json::from_slice(payload)?)),
             other => Err(FrameError::UnknownKind(other)),
@@ -128,8 +153,16 @@ mod tests {
     #[test]
     fn frames_round_trip() {
         let frames = [
-            ProcessFrame::Output { stream: OutputStream::Stdout, offset: 7, bytes: b"a\xff\0".to_vec() },
-            ProcessFrame::Gap { stream: OutputStream::Stderr, from: 1, to: 1 << 40 },
+            ProcessFrame::Output {
+                stream: OutputStream::Stdout,
+                offset: 7,
+                bytes: b"a\xff\0".to_vec(),
+            },
+            ProcessFrame::Gap {
+                stream: OutputStream::Stderr,
+                from: 1,
+                to: 1 << 40,
+            },
             ProcessFrame::Exit(Box::new(ProcessExit {
                 code: None,
                 signal: Some(9),
@@ -140,7 +173,9 @@ mod tests {
             })),
         ];
         let mut bytes = Vec::new();
-        frames.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
+        frames
+            .iter()
+            .for_each(|frame| frame.encode(&mut bytes).unwrap());
         let mut decoder = ProcessFrameDecoder::default();
         for byte in bytes.chunks(1) {
             decoder.push(byte);
@@ -153,10 +188,21 @@ mod tests {
 
     #[test]
     fn output_header_and_bytes_form_an_output_frame() {
-        let frame = ProcessFrame::Output { stream: OutputStream::Stderr, offset: 3, bytes: b"xy".to_vec() };
+        let frame = ProcessFrame::Output {
+            stream: OutputStream::Stderr,
+            offset: 3,
+            bytes: b"xy".to_vec(),
+        };
         let mut whole = Vec::new();
         frame.encode(&mut whole).unwrap();
-        assert_eq!([&ProcessFrame::output_header(OutputStream::Stderr, 3, 2)[..], b"xy"].concat(), whole);
+        assert_eq!(
+            [
+                &ProcessFrame::output_header(OutputStream::Stderr, 3, 2)[..],
+                b"xy"
+            ]
+            .concat(),
+            whole
+        );
     }
 
     #[test]
@@ -166,10 +212,25 @@ mod tests {
             decoder.push(bytes);
             decoder.next_frame()
         };
-        assert!(matches!(decode(&[1, 0, 0, 0, 0]), Err(FrameError::UnknownKind(1))));
-        assert!(matches!(decode(&[4, 0, 0, 0, 1, 3]), Err(FrameError::UnknownStream(3))));
-        assert!(matches!(decode(&[4, 255, 0, 0, 0]), Err(FrameError::TooLong(_))));
-        assert!(matches!(decode(&[5, 0, 0, 0, 2, 1, 0]), Err(FrameError::TooShort { kind: 5, length: 2 })));
-        assert!(matches!(decode(&[6, 0, 0, 0, 2, b'{', b'}']), Err(FrameError::Json(_))));
+        assert!(matches!(
+            decode(&[1, 0, 0, 0, 0]),
+            Err(FrameError::UnknownKind(1))
+        ));
+        assert!(matches!(
+            decode(&[4, 0, 0, 0, 1, 3]),
+            Err(FrameError::UnknownStream(3))
+        ));
+        assert!(matches!(
+            decode(&[4, 255, 0, 0, 0]),
+            Err(FrameError::TooLong(_))
+        ));
+        assert!(matches!(
+            decode(&[5, 0, 0, 0, 2, 1, 0]),
+            Err(FrameError::TooShort { kind: 5, length: 2 })
+        ));
+        assert!(matches!(
+            decode(&[6, 0, 0, 0, 2, b'{', b'}']),
+            Err(FrameError::Json(_))
+        ));
     }
 }

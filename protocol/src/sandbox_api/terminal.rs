@@ -1,6 +1,8 @@
-//! An interactive terminal: a new shell or one command, with input, resizing, output and exit in one stream.
+//! An interactive terminal: a new shell or one command, with input, resizing, output and exit in
+//! one stream.
 //!
-//! Uses the framing of an action's stream (see [`super::ActionFrame`]) with its own kinds. Integers are big-endian.
+//! Uses the framing of an action's stream (see [`super::ActionFrame`]) with its own kinds. Integers
+//! are big-endian.
 //!
 //! | kind | direction | payload |
 //! |---|---|---|
@@ -44,7 +46,12 @@ pub struct TerminalQuery {
 
 impl Default for TerminalQuery {
     fn default() -> Self {
-        Self { columns: columns(), rows: rows(), term: term(), command: None }
+        Self {
+            columns: columns(),
+            rows: rows(),
+            term: term(),
+            command: None,
+        }
     }
 }
 
@@ -138,7 +145,10 @@ impl FramePayload for TerminalInput {
                 columns: u16::from_be_bytes([column, columns]),
                 rows: u16::from_be_bytes([row, rows]),
             }),
-            (RESIZE, _) => Err(FrameError::TooShort { kind, length: payload.len() }),
+            (RESIZE, _) => Err(FrameError::TooShort {
+                kind,
+                length: payload.len(),
+            }),
             (other, _) => Err(FrameError::UnknownKind(other)),
         }
     }
@@ -166,18 +176,26 @@ mod tests {
     fn decoded<T: FramePayload>(bytes: &[u8], count: usize) -> Result<Vec<T>, FrameError> {
         let mut decoder = FrameDecoder::default();
         bytes.iter().for_each(|&byte| decoder.push(&[byte]));
-        let frames: Result<Vec<T>, _> =
-            (0..count).map(|_| decoder.next_frame().map(|frame| frame.unwrap())).collect();
+        let frames: Result<Vec<T>, _> = (0..count)
+            .map(|_| decoder.next_frame().map(|frame| frame.unwrap()))
+            .collect();
         assert!(frames.is_err() || decoder.next_frame().unwrap().is_none());
         frames
     }
 
     #[test]
     fn frames_round_trip() {
-        let inputs =
-            [TerminalInput::Keys(b"ls\r\x03".to_vec()), TerminalInput::Resize { columns: 300, rows: 50 }];
+        let inputs = [
+            TerminalInput::Keys(b"ls\r\x03".to_vec()),
+            TerminalInput::Resize {
+                columns: 300,
+                rows: 50,
+            },
+        ];
         let mut bytes = Vec::new();
-        inputs.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
+        inputs
+            .iter()
+            .for_each(|frame| frame.encode(&mut bytes).unwrap());
         assert_eq!(decoded::<TerminalInput>(&bytes, 2).unwrap(), inputs);
 
         let exit = ProcessExit {
@@ -188,20 +206,40 @@ mod tests {
             usage: None,
             out_of_memory: false,
         };
-        let outputs = [TerminalOutput::Output(b"\x1b[2J\xff".to_vec()), TerminalOutput::Exit(Box::new(exit))];
+        let outputs = [
+            TerminalOutput::Output(b"\x1b[2J\xff".to_vec()),
+            TerminalOutput::Exit(Box::new(exit)),
+        ];
         let mut bytes = Vec::new();
-        outputs.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
+        outputs
+            .iter()
+            .for_each(|frame| frame.encode(&mut bytes).unwrap());
         assert_eq!(decoded::<TerminalOutput>(&bytes, 2).unwrap(), outputs);
     }
 
     #[test]
     fn malformed_bytes_are_errors() {
         let input = |bytes: &[u8]| decoded::<TerminalInput>(bytes, 1);
-        assert!(matches!(input(&[9, 0, 0, 0, 0]), Err(FrameError::UnknownKind(9))));
-        assert!(matches!(input(&[7, 1, 0, 0, 0]), Err(FrameError::TooLong(_))));
-        assert!(matches!(input(&[8, 0, 0, 0, 3, 0, 1, 0]), Err(FrameError::TooShort { .. })));
-        assert!(matches!(decoded::<TerminalOutput>(&[7, 0, 0, 0, 0], 1), Err(FrameError::UnknownKind(7))));
+        assert!(matches!(
+            input(&[9, 0, 0, 0, 0]),
+            Err(FrameError::UnknownKind(9))
+        ));
+        assert!(matches!(
+            input(&[7, 1, 0, 0, 0]),
+            Err(FrameError::TooLong(_))
+        ));
+        assert!(matches!(
+            input(&[8, 0, 0, 0, 3, 0, 1, 0]),
+            Err(FrameError::TooShort { .. })
+        ));
+        assert!(matches!(
+            decoded::<TerminalOutput>(&[7, 0, 0, 0, 0], 1),
+            Err(FrameError::UnknownKind(7))
+        ));
         let long = TerminalInput::Keys(vec![0; super::MAX_OUTPUT_LENGTH + 1]);
-        assert!(matches!(long.encode(&mut Vec::new()), Err(FrameError::TooLong(_))));
+        assert!(matches!(
+            long.encode(&mut Vec::new()),
+            Err(FrameError::TooLong(_))
+        ));
     }
 }

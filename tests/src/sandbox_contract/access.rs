@@ -6,8 +6,8 @@ use std::time::Duration;
 use engine::sandbox::{OutputChunk, Sandbox, SandboxError, StreamTarget, TransferKind};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
-    ExitReason, FileKind, FileMode, FrameDecoder, OutputStream, ProcessExit, ProcessRequest, TerminalInput,
-    TerminalOutput, TerminalQuery,
+    ExitReason, FileKind, FileMode, FrameDecoder, OutputStream, ProcessExit, ProcessRequest,
+    TerminalInput, TerminalOutput, TerminalQuery,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -28,16 +28,27 @@ async fn exec(
 ) -> (ProcessExit, Vec<u8>, Vec<u8>) {
     let output: Mutex<(Vec<u8>, Vec<u8>)> = Mutex::default();
     let on_output = |stream, chunk: OutputChunk<'_>| {
-        let OutputChunk::Bytes { bytes, offset } = chunk else { panic!("a gap: {chunk:?}") };
+        let OutputChunk::Bytes { bytes, offset } = chunk else {
+            panic!("a gap: {chunk:?}")
+        };
         let mut output = output.lock().unwrap();
         let (stdout, stderr) = &mut *output;
-        let kept = if stream == OutputStream::Stdout { stdout } else { stderr };
+        let kept = if stream == OutputStream::Stdout {
+            stdout
+        } else {
+            stderr
+        };
         assert_eq!(offset, kept.len() as u64, "output out of order");
         kept.extend_from_slice(bytes);
     };
     let id: ProcessId = id.parse().unwrap();
     let stdin = stdin.map(|bytes| Box::new(std::io::Cursor::new(bytes)) as _);
-    let exit = sandbox.processes().unwrap().exec(&id, &program(argv), stdin, &on_output).await.unwrap();
+    let exit = sandbox
+        .processes()
+        .unwrap()
+        .exec(&id, &program(argv), stdin, &on_output)
+        .await
+        .unwrap();
     let (stdout, stderr) = output.into_inner().unwrap();
     (exit, stdout, stderr)
 }
@@ -45,14 +56,19 @@ async fn exec(
 /// Stdin, stdout and stderr carry exact bytes, and exit codes and signals are reported.
 pub async fn process_streams_are_exact_and_separate(backend: &dyn Backend) {
     let sandbox = create_sandbox(backend).await;
-    let input: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
+    let input: Vec<u8> = (0..3_000_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
     let (exit, stdout, stderr) = exec(&*sandbox, "cat", &["cat"], Some(input.clone())).await;
     assert_eq!((exit.code, exit.reason), (Some(0), ExitReason::Exited));
     assert!(stdout == input, "{} of {} bytes", stdout.len(), input.len());
     assert_eq!(stderr, b"");
     let script = "echo $GREETING; echo oops >&2; exit 7";
     let (exit, stdout, stderr) = exec(&*sandbox, "apart", &["sh", "-c", script], None).await;
-    assert_eq!((exit.code, &stdout[..], &stderr[..]), (Some(7), &b"hello\n"[..], &b"oops\n"[..]));
+    assert_eq!(
+        (exit.code, &stdout[..], &stderr[..]),
+        (Some(7), &b"hello\n"[..], &b"oops\n"[..])
+    );
     let (exit, ..) = exec(&*sandbox, "killed", &["sh", "-c", "kill -9 $$"], None).await;
     assert_eq!(exit.signal, Some(9));
     // A program that ignores its stdin exits too.
@@ -61,10 +77,18 @@ pub async fn process_streams_are_exact_and_separate(backend: &dyn Backend) {
     let none = sandbox
         .processes()
         .unwrap()
-        .exec(&"none".parse().unwrap(), &program(&["no-such-program"]), None, &|_, _| {})
+        .exec(
+            &"none".parse().unwrap(),
+            &program(&["no-such-program"]),
+            None,
+            &|_, _| {},
+        )
         .await;
     let none = none.unwrap_err();
-    assert!(matches!(none, SandboxError::NoProgram { exists: false, .. }), "{none}");
+    assert!(
+        matches!(none, SandboxError::NoProgram { exists: false, .. }),
+        "{none}"
+    );
     assert!(none.to_string().contains("no-such-program"));
     remove(backend, sandbox).await;
 }
@@ -78,11 +102,27 @@ pub async fn killed_process_ends_with_its_process_tree(backend: &dyn Backend) {
     let on_output = |_, _: OutputChunk<'_>| started.notify_one();
     let end = async {
         started.notified().await;
-        sandbox.processes().unwrap().kill_process(&id).await.unwrap();
+        sandbox
+            .processes()
+            .unwrap()
+            .kill_process(&id)
+            .await
+            .unwrap();
     };
-    let (exit, ()) = tokio::join!(sandbox.processes().unwrap().exec(&id, &request, None, &on_output), end);
+    let (exit, ()) = tokio::join!(
+        sandbox
+            .processes()
+            .unwrap()
+            .exec(&id, &request, None, &on_output),
+        end
+    );
     assert_eq!(exit.unwrap().reason, ExitReason::Killed);
-    sandbox.processes().unwrap().kill_process(&id).await.unwrap();
+    sandbox
+        .processes()
+        .unwrap()
+        .kill_process(&id)
+        .await
+        .unwrap();
     remove(backend, sandbox).await;
 }
 
@@ -91,7 +131,10 @@ pub async fn commands_have_the_requested_environment(backend: &dyn Backend) {
     let mut spec = spec(backend);
     spec.environment = [("TOKEN".to_owned(), "s3cret".to_owned())].into();
     let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
-    assert_eq!(run(&*sandbox, 1, "echo $TOKEN").await.content.trim(), "s3cret");
+    assert_eq!(
+        run(&*sandbox, 1, "echo $TOKEN").await.content.trim(),
+        "s3cret"
+    );
     sandbox
         .processes()
         .unwrap()
@@ -112,12 +155,22 @@ pub async fn terminal_has_size_keys_and_an_exit_code(backend: &dyn Backend) {
         command: Some("stty size; read word; echo got $word; exit 5".into()),
         ..TerminalQuery::default()
     };
-    let mut stream = sandbox.streams().unwrap().open(&StreamTarget::Terminal(query)).await.unwrap();
+    let mut stream = sandbox
+        .streams()
+        .unwrap()
+        .open(&StreamTarget::Terminal(query))
+        .await
+        .unwrap();
     let mut typed = Vec::new();
-    TerminalInput::Keys(b"green\r".to_vec()).encode(&mut typed).unwrap();
+    TerminalInput::Keys(b"green\r".to_vec())
+        .encode(&mut typed)
+        .unwrap();
     stream.write_all(&typed).await.unwrap();
-    let (mut shown, mut decoder, mut buffer) =
-        (String::new(), FrameDecoder::<TerminalOutput>::default(), [0; 4096]);
+    let (mut shown, mut decoder, mut buffer) = (
+        String::new(),
+        FrameDecoder::<TerminalOutput>::default(),
+        [0; 4096],
+    );
     let exit = loop {
         let count = stream.read(&mut buffer).await.unwrap();
         assert_ne!(count, 0, "closed after {shown:?}");
@@ -134,7 +187,10 @@ pub async fn terminal_has_size_keys_and_an_exit_code(backend: &dyn Backend) {
             break exit;
         }
     };
-    assert!(shown.contains("31 99") && shown.contains("got green"), "{shown:?}");
+    assert!(
+        shown.contains("31 99") && shown.contains("got green"),
+        "{shown:?}"
+    );
     assert_eq!(exit.code, Some(5));
     remove(backend, sandbox).await;
 }
@@ -142,20 +198,36 @@ pub async fn terminal_has_size_keys_and_an_exit_code(backend: &dyn Backend) {
 /// Uploaded files and folders are downloaded unchanged.
 pub async fn files_and_folders_are_transferred(backend: &dyn Backend) {
     let sandbox = create_sandbox(backend).await;
-    let content: Vec<u8> = (0..5_000_000_u32).map(|number| (number % 253) as u8).collect();
+    let content: Vec<u8> = (0..5_000_000_u32)
+        .map(|number| (number % 253) as u8)
+        .collect();
     let source = || Box::new(std::io::Cursor::new(content.clone())) as _;
     sandbox
         .files()
         .unwrap()
-        .upload("a dir/file?&x", TransferKind::File, Some(FileMode::from_bits(0o750)), source())
+        .upload(
+            "a dir/file?&x",
+            TransferKind::File,
+            Some(FileMode::from_bits(0o750)),
+            source(),
+        )
         .await
         .unwrap();
-    let status = sandbox.files().unwrap().status("a dir/file?&x").await.unwrap().unwrap();
+    let status = sandbox
+        .files()
+        .unwrap()
+        .status("a dir/file?&x")
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(
         (status.kind, status.size, status.mode),
         (FileKind::File, 5_000_000, FileMode::from_bits(0o750))
     );
-    assert_eq!(sandbox.files().unwrap().status("a dir/none").await.unwrap(), None);
+    assert_eq!(
+        sandbox.files().unwrap().status("a dir/none").await.unwrap(),
+        None
+    );
     let mut came = Vec::new();
     sandbox
         .files()
@@ -180,16 +252,37 @@ pub async fn files_and_folders_are_transferred(backend: &dyn Backend) {
     sandbox
         .files()
         .unwrap()
-        .upload("copy", TransferKind::Tree, None, Box::new(std::io::Cursor::new(archive)))
+        .upload(
+            "copy",
+            TransferKind::Tree,
+            None,
+            Box::new(std::io::Cursor::new(archive)),
+        )
         .await
         .unwrap();
-    let sums = run(&*sandbox, 1, "cmp 'a dir/file?&x' 'copy/file?&x' && echo same").await;
+    let sums = run(
+        &*sandbox,
+        1,
+        "cmp 'a dir/file?&x' 'copy/file?&x' && echo same",
+    )
+    .await;
     assert_eq!(sums.content.trim(), "same", "{sums:?}");
-    let missing = sandbox.files().unwrap().download("none", TransferKind::File).await.err().unwrap();
+    let missing = sandbox
+        .files()
+        .unwrap()
+        .download("none", TransferKind::File)
+        .await
+        .err()
+        .unwrap();
     assert!(missing.to_string().contains("404"), "{missing}");
     // A failed upload leaves nothing.
     let failing = failing_source();
-    sandbox.files().unwrap().upload("half", TransferKind::File, None, failing).await.unwrap_err();
+    sandbox
+        .files()
+        .unwrap()
+        .upload("half", TransferKind::File, None, failing)
+        .await
+        .unwrap_err();
     assert_eq!(sandbox.files().unwrap().status("half").await.unwrap(), None);
     remove(backend, sandbox).await;
 }
@@ -212,10 +305,37 @@ fn failing_source() -> engine::sandbox::ByteSource {
 /// A connection to a port without a listener fails within the requested time.
 pub async fn connect_fails_when_the_port_has_no_listener(backend: &dyn Backend) {
     let sandbox = create_sandbox(backend).await;
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    assert!(!sandbox.streams().unwrap().wait_for_port(free, Duration::from_millis(50)).await.unwrap());
-    let error = sandbox.streams().unwrap().open(&StreamTarget::Port(free)).await.err().unwrap().to_string();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    assert!(
+        !sandbox
+            .streams()
+            .unwrap()
+            .wait_for_port(free, Duration::from_millis(50))
+            .await
+            .unwrap()
+    );
+    let error = sandbox
+        .streams()
+        .unwrap()
+        .open(&StreamTarget::Port(free))
+        .await
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("nothing listens"), "{error}");
-    assert!(sandbox.streams().unwrap().ports().await.unwrap().iter().all(|port| port.port != free));
+    assert!(
+        sandbox
+            .streams()
+            .unwrap()
+            .ports()
+            .await
+            .unwrap()
+            .iter()
+            .all(|port| port.port != free)
+    );
     remove(backend, sandbox).await;
 }

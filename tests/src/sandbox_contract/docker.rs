@@ -26,14 +26,21 @@ pub struct DockerBackend {
 }
 
 impl DockerBackend {
-    /// Creates a backend with the image that `variable` names; `cargo ci test` sets it. `None`, and the test is skipped, if it
-    /// is not set.
+    /// Creates a backend with the image that `variable` names; `cargo ci test` sets it. `None`, and
+    /// the test is skipped, if it is not set.
     pub fn of(variable: &str) -> Option<Self> {
         let Ok(image) = std::env::var(variable) else {
-            skip(Requirement::ContainerEngine, format!("{variable} is not set"));
+            skip(
+                Requirement::ContainerEngine,
+                format!("{variable} is not set"),
+            );
             return None;
         };
-        Some(Self { cache: tempfile::tempdir().unwrap(), image, host: std::env::var("DOCKER_HOST").ok() })
+        Some(Self {
+            cache: tempfile::tempdir().unwrap(),
+            image,
+            host: std::env::var("DOCKER_HOST").ok(),
+        })
     }
 
     /// The smallest image: a static busybox and nothing else.
@@ -58,20 +65,28 @@ impl DockerBackend {
 
     /// Returns this backend with another engine address.
     pub fn with_host(self, host: impl Into<String>) -> Self {
-        Self { host: Some(host.into()), ..self }
+        Self {
+            host: Some(host.into()),
+            ..self
+        }
     }
 
-    /// Returns this backend behind a TCP proxy on loopback, so that the engine appears to be remote. The proxy ends with the
-    /// runtime.
+    /// Returns this backend behind a TCP proxy on loopback, so that the engine appears to be
+    /// remote. The proxy ends with the runtime.
     pub async fn behind_tcp(self) -> Self {
-        let socket =
-            self.host().unwrap_or("unix:///var/run/docker.sock").trim_start_matches("unix://").to_owned();
+        let socket = self
+            .host()
+            .unwrap_or("unix:///var/run/docker.sock")
+            .trim_start_matches("unix://")
+            .to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut far = UnixStream::connect(&socket).await.unwrap();
-                tokio::spawn(async move { tokio::io::copy_bidirectional(&mut near, &mut far).await });
+                tokio::spawn(
+                    async move { tokio::io::copy_bidirectional(&mut near, &mut far).await },
+                );
             }
         });
         self.with_host(format!("tcp://{address}"))
@@ -79,7 +94,12 @@ impl DockerBackend {
 
     /// Whether a sandbox comes from the warm pool. Its key then belongs to another name.
     pub async fn is_from_pool(&self, sandbox: &SandboxId) -> bool {
-        let found = self.engine().await.inspect_container(sandbox.as_str(), None).await.unwrap();
+        let found = self
+            .engine()
+            .await
+            .inspect_container(sandbox.as_str(), None)
+            .await
+            .unwrap();
         found.config.unwrap().labels.unwrap()["glovebox.key"] != sandbox.as_str()
     }
 
@@ -90,8 +110,15 @@ impl DockerBackend {
 
     /// Returns a client of the engine, for inspection beyond the provider's interface.
     pub async fn engine(&self) -> Docker {
-        let host = self.host.as_deref().unwrap_or("unix:///var/run/docker.sock");
-        Docker::connect_with_host(host).unwrap().negotiate_version().await.unwrap()
+        let host = self
+            .host
+            .as_deref()
+            .unwrap_or("unix:///var/run/docker.sock");
+        Docker::connect_with_host(host)
+            .unwrap()
+            .negotiate_version()
+            .await
+            .unwrap()
     }
 
     /// Returns the id of the sandbox that is created for a spec.
@@ -113,7 +140,8 @@ impl DockerBackend {
             ..CreateExecOptions::default()
         };
         let exec = docker.create_exec(container, options).await.unwrap().id;
-        let StartExecResults::Attached { mut output, .. } = docker.start_exec(&exec, None).await.unwrap()
+        let StartExecResults::Attached { mut output, .. } =
+            docker.start_exec(&exec, None).await.unwrap()
         else {
             panic!("detached")
         };
@@ -129,7 +157,11 @@ impl DockerBackend {
             host: self.host.clone(),
             start_timeout: Duration::from_secs(30),
             default_image: self.image.clone(),
-            ..DockerConfig::new(server, HostSecret::new([7; 32]), format!("test-{}", std::process::id()))
+            ..DockerConfig::new(
+                server,
+                HostSecret::new([7; 32]),
+                format!("test-{}", std::process::id()),
+            )
         }
     }
 }
@@ -149,9 +181,16 @@ impl Backend for DockerBackend {
     }
 
     async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
-        match self.engine().await.inspect_container(sandbox.as_str(), None).await {
+        match self
+            .engine()
+            .await
+            .inspect_container(sandbox.as_str(), None)
+            .await
+        {
             Ok(found) => vec![format!("container {:?}", found.name)],
-            Err(bollard::errors::Error::DockerResponseServerError { status_code: 404, .. }) => Vec::new(),
+            Err(bollard::errors::Error::DockerResponseServerError {
+                status_code: 404, ..
+            }) => Vec::new(),
             Err(error) => panic!("looking for {sandbox}: {error}"),
         }
     }
@@ -165,20 +204,38 @@ const KILL_DIALS: &str = "n=0; for p in /proc/[0-9]*; do \
 #[async_trait]
 impl FaultInjection for DockerBackend {
     async fn cut_connection(&self, sandbox: &SandboxId) -> usize {
-        self.exec(sandbox.as_str(), KILL_DIALS).await.trim().parse().unwrap()
+        self.exec(sandbox.as_str(), KILL_DIALS)
+            .await
+            .trim()
+            .parse()
+            .unwrap()
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        let options = KillContainerOptionsBuilder::default().signal("SIGKILL").build();
-        self.engine().await.kill_container(sandbox.as_str(), Some(options)).await.unwrap();
+        let options = KillContainerOptionsBuilder::default()
+            .signal("SIGKILL")
+            .build();
+        self.engine()
+            .await
+            .kill_container(sandbox.as_str(), Some(options))
+            .await
+            .unwrap();
     }
 
     async fn freeze(&self, sandbox: &SandboxId) {
-        self.engine().await.pause_container(sandbox.as_str()).await.unwrap();
+        self.engine()
+            .await
+            .pause_container(sandbox.as_str())
+            .await
+            .unwrap();
     }
 
     async fn thaw(&self, sandbox: &SandboxId) {
-        self.engine().await.unpause_container(sandbox.as_str()).await.unwrap();
+        self.engine()
+            .await
+            .unpause_container(sandbox.as_str())
+            .await
+            .unwrap();
     }
 
     /// `/dev/shm`, which has 64 MiB in every container.

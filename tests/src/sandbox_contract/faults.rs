@@ -10,14 +10,16 @@ use protocol::{Observation, ObservationKind, SandboxId};
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Backend, CommandResult, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run,
+    Backend, CommandResult, OutputRecorder, command, command_result, create_sandbox, error, id,
+    remove, run,
 };
 use crate::skip::{Requirement, skip};
 
 /// A backend that can inject faults into its sandboxes from outside.
 #[async_trait]
 pub trait FaultInjection: Backend {
-    /// Cuts the connections of this process to a sandbox and returns their number. The server and its processes continue.
+    /// Cuts the connections of this process to a sandbox and returns their number. The server and
+    /// its processes continue.
     async fn cut_connection(&self, sandbox: &SandboxId) -> usize;
 
     /// Kills a sandbox and all its processes without notifying its server.
@@ -29,7 +31,8 @@ pub trait FaultInjection: Backend {
     /// Resumes the processes of a frozen sandbox.
     async fn thaw(&self, sandbox: &SandboxId);
 
-    /// Returns a writable folder in the sandbox with at most 64 MiB. `None` if this user cannot create one.
+    /// Returns a writable folder in the sandbox with at most 64 MiB. `None` if this user cannot
+    /// create one.
     async fn small_folder(&self, sandbox: &SandboxLeased) -> Option<String>;
 }
 
@@ -39,7 +42,11 @@ const LINES: &str = "echo ran >> counter; i=0; while [ $i -lt 3000 ]; do i=$((i+
 
 fn numbered_lines(ran: &CommandResult) -> Vec<String> {
     let output = String::from_utf8_lossy(&ran.streamed).replace("\r\n", "\n");
-    output.lines().filter(|line| line.starts_with("line ")).map(str::to_owned).collect()
+    output
+        .lines()
+        .filter(|line| line.starts_with("line "))
+        .map(str::to_owned)
+        .collect()
 }
 
 fn expected_lines(count: u32) -> Vec<String> {
@@ -61,7 +68,9 @@ pub async fn output_is_exact_when_the_connection_is_cut(backend: &dyn FaultInjec
         cut
     };
     let both = async { tokio::join!(sandbox.execute(&first, &request, &listener), cuts) };
-    let (ended, cut) = timeout(Duration::from_secs(50), both).await.expect("the action ends");
+    let (ended, cut) = timeout(Duration::from_secs(50), both)
+        .await
+        .expect("the action ends");
     assert!(cut >= 4, "cut {cut} times"); // one may come between two connections
     let ran = command_result(ended.unwrap(), &output);
     assert_eq!(ran.exit_code, 0);
@@ -80,7 +89,10 @@ pub async fn idle_connection_is_established_again_when_cut(backend: &dyn FaultIn
         if number % 2 == 0 {
             sleep(Duration::from_millis(100)).await; // the client may or may not have noticed the cut by then
         }
-        assert_eq!(run(&*sandbox, number, "echo $color").await.content.trim(), "green");
+        assert_eq!(
+            run(&*sandbox, number, "echo $color").await.content.trim(),
+            "green"
+        );
     }
     remove(backend, sandbox).await;
 }
@@ -89,7 +101,11 @@ pub async fn idle_connection_is_established_again_when_cut(backend: &dyn FaultIn
 pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn FaultInjection) {
     let sandbox = create_sandbox(backend).await;
     let name = sandbox.lease().sandbox_id.clone();
-    let (output, first, request) = (OutputRecorder::default(), id(1), command("echo star''ted; sleep 1042"));
+    let (output, first, request) = (
+        OutputRecorder::default(),
+        id(1),
+        command("echo star''ted; sleep 1042"),
+    );
     let listener = output.listener();
     let kill = async {
         output.wait_for("started").await;
@@ -97,13 +113,29 @@ pub async fn killed_sandbox_is_lost_once_within_five_seconds(backend: &dyn Fault
         Instant::now()
     };
     let both = async { tokio::join!(sandbox.execute(&first, &request, &listener), kill) };
-    let (ended, killed) = timeout(Duration::from_secs(20), both).await.expect("a lost sandbox is noticed");
+    let (ended, killed) = timeout(Duration::from_secs(20), both)
+        .await
+        .expect("a lost sandbox is noticed");
     assert!(matches!(error(ended), SandboxError::Lost { .. }));
-    assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
+    assert!(
+        killed.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        killed.elapsed()
+    );
     let again = Instant::now();
-    assert!(matches!(error(sandbox.execute(&id(2), &request, &|_| {}).await), SandboxError::Lost { .. }));
-    assert!(matches!(error(backend.provider().attach(sandbox.lease()).await), SandboxError::Lost { .. }));
-    assert!(again.elapsed() < Duration::from_secs(10), "{:?}", again.elapsed());
+    assert!(matches!(
+        error(sandbox.execute(&id(2), &request, &|_| {}).await),
+        SandboxError::Lost { .. }
+    ));
+    assert!(matches!(
+        error(backend.provider().attach(sandbox.lease()).await),
+        SandboxError::Lost { .. }
+    ));
+    assert!(
+        again.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        again.elapsed()
+    );
     remove(backend, sandbox).await;
 }
 
@@ -129,8 +161,13 @@ pub async fn frozen_for(backend: &dyn FaultInjection, time: Duration) {
         printed
     };
     let both = async { tokio::join!(sandbox.execute(&first, &request, &listener), freeze) };
-    let (ended, printed) = timeout(time + Duration::from_secs(40), both).await.expect("the action ends");
-    assert!(printed < 100, "it printed {printed} bytes while it was frozen");
+    let (ended, printed) = timeout(time + Duration::from_secs(40), both)
+        .await
+        .expect("the action ends");
+    assert!(
+        printed < 100,
+        "it printed {printed} bytes while it was frozen"
+    );
     let ran = command_result(ended.unwrap(), &output);
     assert_eq!(ran.exit_code, 0);
     assert_eq!(numbered_lines(&ran), expected_lines(50));
@@ -143,28 +180,70 @@ pub async fn server_survives_when_the_disk_is_full(backend: &dyn FaultInjection)
     let sandbox = create_sandbox(backend).await;
     let Some(folder) = backend.small_folder(sandbox.lease()).await else {
         remove(backend, sandbox).await;
-        return skip(Requirement::Mount, "this user cannot create a small file system");
+        return skip(
+            Requirement::Mount,
+            "this user cannot create a small file system",
+        );
     };
     let kept = format!("{folder}/kept");
-    assert!(matches!(write(&*sandbox, 1, &kept, "as it was\n").await.kind, ObservationKind::Write(_)));
+    assert!(matches!(
+        write(&*sandbox, 1, &kept, "as it was\n").await.kind,
+        ObservationKind::Write(_)
+    ));
     let filled = run(&*sandbox, 2, &format!("cat /dev/zero > {folder}/filling")).await;
     assert_ne!(filled.exit_code, 0, "{filled:?}");
-    assert!(filled.content.contains("No space left on device"), "{filled:?}");
+    assert!(
+        filled.content.contains("No space left on device"),
+        "{filled:?}"
+    );
 
     let refused = write(&*sandbox, 3, &kept, &"x".repeat(1 << 20)).await;
-    assert!(matches!(refused.kind, ObservationKind::Error(_)), "{refused:?}");
-    assert_eq!(run(&*sandbox, 4, &format!("cat {kept}")).await.content.trim(), "as it was");
+    assert!(
+        matches!(refused.kind, ObservationKind::Error(_)),
+        "{refused:?}"
+    );
+    assert_eq!(
+        run(&*sandbox, 4, &format!("cat {kept}"))
+            .await
+            .content
+            .trim(),
+        "as it was"
+    );
     // More output than the server holds in memory, which it would spill to disk.
     let counter = OutputCounter::default();
     let flood = command("head -c 8000000 /dev/zero | tr '\\0' x");
-    let ended = sandbox.execute(&id(5), &flood, &|chunk| counter.record(chunk)).await.unwrap();
-    assert_eq!(command_result(ended, &OutputRecorder::default()).exit_code, 0);
-    println!("{} of 8,000,000 bytes received, {} reported as missing", counter.received(), counter.missing());
+    let ended = sandbox
+        .execute(&id(5), &flood, &|chunk| counter.record(chunk))
+        .await
+        .unwrap();
+    assert_eq!(
+        command_result(ended, &OutputRecorder::default()).exit_code,
+        0
+    );
+    println!(
+        "{} of 8,000,000 bytes received, {} reported as missing",
+        counter.received(),
+        counter.missing()
+    );
     assert_eq!(counter.received() + counter.missing(), 8_000_000);
 
-    assert_eq!(run(&*sandbox, 6, &format!("rm {folder}/filling")).await.exit_code, 0);
-    assert!(matches!(write(&*sandbox, 7, &kept, "new\n").await.kind, ObservationKind::Write(_)));
-    assert_eq!(run(&*sandbox, 8, &format!("cat {kept}")).await.content.trim(), "new");
+    assert_eq!(
+        run(&*sandbox, 6, &format!("rm {folder}/filling"))
+            .await
+            .exit_code,
+        0
+    );
+    assert!(matches!(
+        write(&*sandbox, 7, &kept, "new\n").await.kind,
+        ObservationKind::Write(_)
+    ));
+    assert_eq!(
+        run(&*sandbox, 8, &format!("cat {kept}"))
+            .await
+            .content
+            .trim(),
+        "new"
+    );
     remove(backend, sandbox).await;
 }
 
@@ -181,7 +260,8 @@ impl OutputCounter {
         match chunk {
             OutputChunk::Bytes { offset, bytes } => {
                 assert_eq!(offset, offset_so_far);
-                self.received.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.received
+                    .fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
             OutputChunk::Gap { from, to } => {
                 assert_eq!(from, offset_so_far);
@@ -200,5 +280,8 @@ impl OutputCounter {
 }
 
 async fn write(sandbox: &dyn Sandbox, number: u32, path: &str, content: &str) -> Observation {
-    sandbox.execute(&id(number), &super::write(path, content), &|_| {}).await.unwrap()
+    sandbox
+        .execute(&id(number), &super::write(path, content), &|_| {})
+        .await
+        .unwrap()
 }

@@ -9,7 +9,10 @@ use engine::sandbox::Sandbox;
 
 async fn perform(sandbox: &dyn Sandbox, number: u32, action: SandboxAction) -> Observation {
     let request = ActionRequest::new(action, Some(30.0));
-    sandbox.execute(&id(number), &request, &|_| {}).await.unwrap()
+    sandbox
+        .execute(&id(number), &request, &|_| {})
+        .await
+        .unwrap()
 }
 
 /// A file is written, read and edited, and the shell sees the result.
@@ -25,19 +28,45 @@ pub async fn file_is_written_read_and_edited(backend: &dyn Backend) {
         security_risk: SecurityRisk::default(),
     };
     let written = perform(&*sandbox, 1, SandboxAction::Write(write)).await;
-    assert!(matches!(written.kind, ObservationKind::Write(_)), "{written:?}");
+    assert!(
+        matches!(written.kind, ObservationKind::Write(_)),
+        "{written:?}"
+    );
 
-    let read = perform(&*sandbox, 2, SandboxAction::Read(ReadAction::whole_file(&path))).await;
+    let read = perform(
+        &*sandbox,
+        2,
+        SandboxAction::Read(ReadAction::whole_file(&path)),
+    )
+    .await;
     assert!(matches!(read.kind, ObservationKind::Read(_)), "{read:?}");
     assert_eq!(read.content.trim_end(), "one\ntwo");
 
     let mut edit = EditAction::new(&path, EditCommand::StrReplace);
     (edit.old_str, edit.new_str) = (Some("two".into()), Some("three".into()));
     let edited = perform(&*sandbox, 3, SandboxAction::Edit(edit)).await;
-    assert!(matches!(edited.kind, ObservationKind::Edit(_)), "{edited:?}");
-    assert_eq!(run(&*sandbox, 4, "cat note.txt").await.content.trim().replace("\r\n", "\n"), "one\nthree");
+    assert!(
+        matches!(edited.kind, ObservationKind::Edit(_)),
+        "{edited:?}"
+    );
+    assert_eq!(
+        run(&*sandbox, 4, "cat note.txt")
+            .await
+            .content
+            .trim()
+            .replace("\r\n", "\n"),
+        "one\nthree"
+    );
 
-    let missing = perform(&*sandbox, 5, SandboxAction::Read(ReadAction::whole_file("no-such-file"))).await;
-    assert!(matches!(missing.kind, ObservationKind::Error(_)), "{missing:?}");
+    let missing = perform(
+        &*sandbox,
+        5,
+        SandboxAction::Read(ReadAction::whole_file("no-such-file")),
+    )
+    .await;
+    assert!(
+        matches!(missing.kind, ObservationKind::Error(_)),
+        "{missing:?}"
+    );
     remove(backend, sandbox).await;
 }

@@ -29,7 +29,8 @@ pub struct LocalBackend {
     isolation: IsolationChoice,
 }
 
-/// A folder for the temporary files of servers. A test can mount a file system of 4 MiB on it, if the user may mount.
+/// A folder for the temporary files of servers. A test can mount a file system of 4 MiB on it, if
+/// the user may mount.
 struct SmallFolder {
     path: PathBuf,
     is_mounted: AtomicBool,
@@ -39,12 +40,17 @@ impl SmallFolder {
     fn in_folder(parent: &Path) -> Self {
         let path = parent.join("small");
         std::fs::create_dir(&path).unwrap();
-        Self { path, is_mounted: AtomicBool::new(false) }
+        Self {
+            path,
+            is_mounted: AtomicBool::new(false),
+        }
     }
 
     fn mount(&self) -> bool {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=4m", "small"]).arg(&self.path);
+        mount
+            .args(["-t", "tmpfs", "-o", "size=4m", "small"])
+            .arg(&self.path);
         let is_root = rustix::process::geteuid().is_root();
         let is_mounted = is_root && mount.status().is_ok_and(|status| status.success());
         self.is_mounted.store(is_mounted, Ordering::Relaxed);
@@ -56,7 +62,10 @@ impl Drop for SmallFolder {
     fn drop(&mut self) {
         if self.is_mounted.load(Ordering::Relaxed) {
             // A lazy unmount, because a server that a failed test left may have open files in it.
-            let ended = Command::new("umount").arg("--lazy").arg(&self.path).status();
+            let ended = Command::new("umount")
+                .arg("--lazy")
+                .arg(&self.path)
+                .status();
             println!("unmounting: {ended:?}");
         }
     }
@@ -71,14 +80,25 @@ impl LocalBackend {
     /// Creates a backend with the given isolation.
     pub fn of(isolation: IsolationChoice) -> Self {
         // In /tmp and not in TMPDIR, because the path of a socket must be short.
-        let state = tempfile::Builder::new().prefix("gb").tempdir_in("/tmp").unwrap();
-        Self { small: SmallFolder::in_folder(state.path()), state, isolation }
+        let state = tempfile::Builder::new()
+            .prefix("gb")
+            .tempdir_in("/tmp")
+            .unwrap();
+        Self {
+            small: SmallFolder::in_folder(state.path()),
+            state,
+            isolation,
+        }
     }
 
-    /// Creates a backend with this kind of isolation. `None`, and the test is skipped, if it is unavailable.
+    /// Creates a backend with this kind of isolation. `None`, and the test is skipped, if it is
+    /// unavailable.
     pub async fn isolated(kind: IsolationKind) -> Option<Self> {
         let backend = Self::of(IsolationChoice::Only(kind));
-        let found = backend.local_provider(ServerBinary::from_file("/nowhere")).isolation().await;
+        let found = backend
+            .local_provider(ServerBinary::from_file("/nowhere"))
+            .isolation()
+            .await;
         match found {
             Ok(_) => Some(backend),
             Err(error) => {
@@ -92,11 +112,15 @@ impl LocalBackend {
         }
     }
 
-    /// Returns this backend if control groups limit each sandbox as a whole. `None`, and the test is skipped, if they are
-    /// unavailable.
+    /// Returns this backend if control groups limit each sandbox as a whole. `None`, and the test
+    /// is skipped, if they are unavailable.
     pub async fn with_control_groups(self) -> Option<Self> {
-        let bounds =
-            self.local_provider(ServerBinary::from_file("/nowhere")).bounds().await.unwrap().to_string();
+        let bounds = self
+            .local_provider(ServerBinary::from_file("/nowhere"))
+            .bounds()
+            .await
+            .unwrap()
+            .to_string();
         if bounds.starts_with("memory, processors and processes") {
             return Some(self);
         }
@@ -111,10 +135,17 @@ impl LocalBackend {
 
     /// Returns the control groups of a sandbox.
     pub fn groups(&self, sandbox: &SandboxId) -> Vec<PathBuf> {
-        let parents =
-            ["", "memory", "cpu", "pids"].map(|tree| Path::new(CONTROL_GROUPS).join(tree).join("glovebox"));
-        let name = self.config(ServerBinary::from_file("/nowhere")).secret.group_name(sandbox);
-        parents.iter().map(|parent| parent.join(&name)).filter(|group| group.exists()).collect()
+        let parents = ["", "memory", "cpu", "pids"]
+            .map(|tree| Path::new(CONTROL_GROUPS).join(tree).join("glovebox"));
+        let name = self
+            .config(ServerBinary::from_file("/nowhere"))
+            .secret
+            .group_name(sandbox);
+        parents
+            .iter()
+            .map(|parent| parent.join(&name))
+            .filter(|group| group.exists())
+            .collect()
     }
 
     /// Returns the state folder, which sandboxes must not see.
@@ -134,7 +165,8 @@ impl LocalBackend {
 
     /// Returns the provider configuration of a host program.
     pub fn config(&self, server: ServerBinary) -> LocalConfig {
-        // The start-up files of the tester must not change the result of a test. Isolated sandboxes do not see them.
+        // The start-up files of the tester must not change the result of a test. Isolated sandboxes
+        // do not see them.
         let home = (!self.is_isolated()).then(|| ("HOME".into(), self.state.path().into()));
         let environment = [
             ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
@@ -163,12 +195,17 @@ impl LocalBackend {
         let folder = self.folder(sandbox);
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
         let processes = processes.filter(|entry| belongs_to(&entry.path(), &folder));
-        processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?)).collect()
+        processes
+            .filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+            .collect()
     }
 
     fn signal_processes(&self, sandbox: &SandboxId, signal: Signal) {
         let processes = self.processes(sandbox);
-        assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
+        assert!(
+            processes.len() >= 3,
+            "a supervisor, a server and a shell: {processes:?}"
+        );
         for process in processes {
             // Fails only if the process has already exited.
             let _ = kill_process(process, signal);
@@ -196,10 +233,21 @@ impl Backend for LocalBackend {
 
     async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
         let folder = self.folder(sandbox);
-        let mut left: Vec<String> =
-            folder.exists().then(|| folder.display().to_string()).into_iter().collect();
-        left.extend(self.groups(sandbox).iter().map(|group| group.display().to_string()));
-        for process in std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path()) {
+        let mut left: Vec<String> = folder
+            .exists()
+            .then(|| folder.display().to_string())
+            .into_iter()
+            .collect();
+        left.extend(
+            self.groups(sandbox)
+                .iter()
+                .map(|group| group.display().to_string()),
+        );
+        for process in std::fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .map(|entry| entry.path())
+        {
             if belongs_to(&process, &folder) {
                 left.push(format!("{}: {}", process.display(), arguments(&process)));
             }
@@ -226,7 +274,8 @@ impl FaultInjection for LocalBackend {
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        // Stops all processes first: a server that survives its shell would report the completion of the action.
+        // Stops all processes first: a server that survives its shell would report the completion
+        // of the action.
         self.signal_processes(sandbox, Signal::STOP);
         self.signal_processes(sandbox, Signal::KILL);
     }
@@ -240,6 +289,8 @@ impl FaultInjection for LocalBackend {
     }
 
     async fn small_folder(&self, _: &SandboxLeased) -> Option<String> {
-        self.small.mount().then(|| self.small.path.to_str().unwrap().to_owned())
+        self.small
+            .mount()
+            .then(|| self.small.path.to_str().unwrap().to_owned())
     }
 }

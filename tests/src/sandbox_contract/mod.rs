@@ -1,7 +1,7 @@
 //! The contract of sandbox backends, as cases that run on each of them.
 //!
-//! A case receives a [`Backend`], creates the sandboxes it needs, and leaves nothing behind. `sandbox_contract!` generates a
-//! test per case.
+//! A case receives a [`Backend`], creates the sandboxes it needs, and leaves nothing behind.
+//! `sandbox_contract!` generates a test per case.
 
 pub mod access;
 pub mod commands;
@@ -22,7 +22,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use embedded_server::EmbeddedServer;
-use engine::sandbox::{OutputChunk, ResourceLimits, Sandbox, SandboxError, SandboxProvider, SandboxSpec};
+use engine::sandbox::{
+    OutputChunk, ResourceLimits, Sandbox, SandboxError, SandboxProvider, SandboxSpec,
+};
 use protocol::action::{RunAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind, SandboxId};
@@ -107,14 +109,26 @@ pub fn spec(backend: &dyn Backend) -> SandboxSpec {
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     SandboxSpec {
         image: backend.image(),
-        resources: ResourceLimits { memory_bytes: 512 << 20, pids: 512, ..ResourceLimits::default() },
-        ..SandboxSpec::new(format!("test-{}-{number}", std::process::id()).parse().unwrap())
+        resources: ResourceLimits {
+            memory_bytes: 512 << 20,
+            pids: 512,
+            ..ResourceLimits::default()
+        },
+        ..SandboxSpec::new(
+            format!("test-{}-{number}", std::process::id())
+                .parse()
+                .unwrap(),
+        )
     }
 }
 
 /// Creates a sandbox for one case.
 pub async fn create_sandbox(backend: &dyn Backend) -> Box<dyn Sandbox> {
-    backend.provider().create(&spec(backend), &|_| {}).await.unwrap()
+    backend
+        .provider()
+        .create(&spec(backend), &|_| {})
+        .await
+        .unwrap()
 }
 
 /// Removes a sandbox and checks that nothing remains.
@@ -127,7 +141,11 @@ pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
 
 /// Returns a request that runs a shell command.
 pub fn command(text: &str) -> ActionRequest {
-    let action = RunAction { command: text.into(), blocking: true, ..RunAction::default() };
+    let action = RunAction {
+        command: text.into(),
+        blocking: true,
+        ..RunAction::default()
+    };
     ActionRequest::new(SandboxAction::Run(action), Some(60.0))
 }
 
@@ -163,7 +181,10 @@ pub struct CommandResult {
 /// Runs a command to completion.
 pub async fn run(sandbox: &dyn Sandbox, number: u32, text: &str) -> CommandResult {
     let output = OutputRecorder::default();
-    let observation = sandbox.execute(&id(number), &command(text), &output.listener()).await.unwrap();
+    let observation = sandbox
+        .execute(&id(number), &command(text), &output.listener())
+        .await
+        .unwrap();
     command_result(observation, &output)
 }
 
@@ -175,7 +196,10 @@ pub fn command_result(observation: Observation, output: &OutputRecorder) -> Comm
             exit_code: run.metadata.exit_code,
             streamed: output.bytes(),
         },
-        other => panic!("not a command's observation: {other:?}: {}", observation.content),
+        other => panic!(
+            "not a command's observation: {other:?}: {}",
+            observation.content
+        ),
     }
 }
 

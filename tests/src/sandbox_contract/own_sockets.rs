@@ -11,7 +11,9 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pid
 pub fn cut_unix(path: &Path) -> usize {
     cut(|socket| {
         let socket = UnixStream::from(socket);
-        let is_it = socket.peer_addr().is_ok_and(|peer| peer.as_pathname() == Some(path));
+        let is_it = socket
+            .peer_addr()
+            .is_ok_and(|peer| peer.as_pathname() == Some(path));
         is_it && socket.shutdown(Shutdown::Both).is_ok()
     })
 }
@@ -26,7 +28,10 @@ pub fn cut_tcp(port: u16) -> usize {
 }
 
 fn cut(cuts: impl Fn(OwnedFd) -> bool) -> usize {
-    own_sockets(getpid()).into_iter().filter_map(|socket| cuts(socket).then_some(())).count()
+    own_sockets(getpid())
+        .into_iter()
+        .filter_map(|socket| cuts(socket).then_some(()))
+        .count()
 }
 
 /// Returns duplicates of all sockets of a process. A shutdown of a duplicate shuts down the socket.
@@ -34,9 +39,12 @@ fn own_sockets(process: Pid) -> Vec<OwnedFd> {
     let handle = pidfd_open(process, PidfdFlags::empty()).unwrap();
     let entries = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let sockets = entries.filter(|entry| {
-        std::fs::read_link(entry.path()).is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
+        std::fs::read_link(entry.path())
+            .is_ok_and(|link| link.to_string_lossy().starts_with("socket:"))
     });
     let numbers = sockets.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     // A socket that was closed in between needs no cut.
-    numbers.filter_map(|number| pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()).ok()).collect()
+    numbers
+        .filter_map(|number| pidfd_getfd(&handle, number, PidfdGetfdFlags::empty()).ok())
+        .collect()
 }

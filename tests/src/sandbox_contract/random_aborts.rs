@@ -1,4 +1,5 @@
-//! A case that aborts starts at random moments. An aborted start, or a sandbox that is removed immediately, leaves nothing.
+//! A case that aborts starts at random moments. An aborted start, or a sandbox that is removed
+//! immediately, leaves nothing.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -42,10 +43,12 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn FaultI
     let mut longest = measure_start(backend).await * CONCURRENCY;
     let mut moments = RandomMoments(seed);
     let mut sandboxes = Vec::new();
-    // The load can change between the measurement and the starts, so that all or none of them complete in time.
+    // The load can change between the measurement and the starts, so that all or none of them
+    // complete in time.
     for round in 1.. {
-        let waits: Vec<Duration> =
-            (0..count).map(|_| Duration::from_micros(moments.next(longest.as_micros() as u64))).collect();
+        let waits: Vec<Duration> = (0..count)
+            .map(|_| Duration::from_micros(moments.next(longest.as_micros() as u64)))
+            .collect();
         let (started, completed_count) = abort_starts(backend, &waits).await;
         assert_eq!(started.len(), count as usize);
         sandboxes.extend(started);
@@ -53,17 +56,30 @@ pub async fn starts_aborted_at_random_moments_leave_nothing(backend: &dyn FaultI
         if (1..count).contains(&completed_count) {
             break;
         }
-        assert!(round < MAX_ROUNDS, "all or none were aborted: {completed_count} of {count} completed");
-        longest = if completed_count == 0 { longest * 4 } else { longest / 4 };
+        assert!(
+            round < MAX_ROUNDS,
+            "all or none were aborted: {completed_count} of {count} completed"
+        );
+        longest = if completed_count == 0 {
+            longest * 4
+        } else {
+            longest / 4
+        };
     }
     for sandbox in &sandboxes {
         assert_eq!(backend.remains(sandbox).await, Vec::<String>::new());
     }
     let listed = backend.provider().list().await.unwrap();
-    assert!(listed.iter().all(|summary| !sandboxes.contains(&summary.sandbox)), "{listed:?}");
+    assert!(
+        listed
+            .iter()
+            .all(|summary| !sandboxes.contains(&summary.sandbox)),
+        "{listed:?}"
+    );
 }
 
-/// Starts a sandbox per wait, and aborts it after the wait. Returns the ids, and how many starts completed.
+/// Starts a sandbox per wait, and aborts it after the wait. Returns the ids, and how many starts
+/// completed.
 async fn abort_starts(backend: &dyn FaultInjection, waits: &[Duration]) -> (Vec<SandboxId>, u32) {
     let (next, completed_count) = (AtomicU32::new(0), AtomicU32::new(0));
     let worker = || async {
@@ -71,7 +87,11 @@ async fn abort_starts(backend: &dyn FaultInjection, waits: &[Duration]) -> (Vec<
         let mut sandboxes = Vec::new();
         while let Some(wait) = waits.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
             let spec = spec(backend);
-            sandboxes.push(format!("glovebox-{}", spec.conversation).parse::<SandboxId>().unwrap());
+            sandboxes.push(
+                format!("glovebox-{}", spec.conversation)
+                    .parse::<SandboxId>()
+                    .unwrap(),
+            );
             if let Ok(started) = timeout(*wait, provider.create(&spec, &|_| {})).await {
                 let sandbox = started.unwrap();
                 completed_count.fetch_add(1, Ordering::Relaxed);
@@ -83,7 +103,10 @@ async fn abort_starts(backend: &dyn FaultInjection, waits: &[Duration]) -> (Vec<
         sandboxes
     };
     let sandboxes = tokio::join!(worker(), worker(), worker(), worker());
-    ([sandboxes.0, sandboxes.1, sandboxes.2, sandboxes.3].concat(), completed_count.into_inner())
+    (
+        [sandboxes.0, sandboxes.1, sandboxes.2, sandboxes.3].concat(),
+        completed_count.into_inner(),
+    )
 }
 
 async fn measure_start(backend: &dyn FaultInjection) -> Duration {

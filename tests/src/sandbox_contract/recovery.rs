@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use engine::sandbox::SandboxError;
 use tokio::time::timeout;
 
-use super::{Backend, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run};
+use super::{
+    Backend, OutputRecorder, command, command_result, create_sandbox, error, id, remove, run,
+};
 
 /// A repeated id attaches: the command runs once, and each request receives its output.
 pub async fn repeated_action_runs_once(backend: &dyn Backend) {
@@ -14,11 +16,15 @@ pub async fn repeated_action_runs_once(backend: &dyn Backend) {
         let ran = run(&*sandbox, 1, "echo once >> counter; echo co''unted").await;
         assert!(String::from_utf8_lossy(&ran.streamed).contains("counted"));
     }
-    assert_eq!(run(&*sandbox, 2, "cat counter").await.content.trim(), "once");
+    assert_eq!(
+        run(&*sandbox, 2, "cat counter").await.content.trim(),
+        "once"
+    );
     remove(backend, sandbox).await;
 }
 
-/// The client is dropped while a command runs. A new one receives its complete output and its result.
+/// The client is dropped while a command runs. A new one receives its complete output and its
+/// result.
 pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) {
     let sandbox = create_sandbox(backend).await;
     let lease = sandbox.lease().clone();
@@ -56,8 +62,14 @@ pub async fn restarted_host_attaches_to_a_running_action(backend: &dyn Backend) 
     assert_eq!(ran.exit_code, 0);
     assert!(String::from_utf8_lossy(&ran.streamed).contains("after"));
 
-    let other = protocol::record::SandboxLeased { boot_id: "another-life".parse().unwrap(), ..lease };
-    assert!(matches!(error(backend.provider().attach(&other).await), SandboxError::Lost { .. }));
+    let other = protocol::record::SandboxLeased {
+        boot_id: "another-life".parse().unwrap(),
+        ..lease
+    };
+    assert!(matches!(
+        error(backend.provider().attach(&other).await),
+        SandboxError::Lost { .. }
+    ));
     remove(backend, sandbox).await;
 }
 
@@ -77,8 +89,18 @@ pub async fn killed_server_is_lost_within_five_seconds(backend: &dyn Backend) {
     });
     let (ended, started) = waited.await.expect("a lost sandbox is noticed");
     assert!(matches!(error(ended), SandboxError::Lost { .. }));
-    assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
-    assert!(matches!(error(sandbox.check_connection().await), SandboxError::Lost { .. }));
-    assert!(matches!(error(backend.provider().attach(sandbox.lease()).await), SandboxError::Lost { .. }));
+    assert!(
+        started.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        started.elapsed()
+    );
+    assert!(matches!(
+        error(sandbox.check_connection().await),
+        SandboxError::Lost { .. }
+    ));
+    assert!(matches!(
+        error(backend.provider().attach(sandbox.lease()).await),
+        SandboxError::Lost { .. }
+    ));
     remove(backend, sandbox).await;
 }

@@ -1,4 +1,5 @@
-//! The remote backends under test: sandboxes leased from a sandbox-host, and action servers that already run.
+//! The remote backends under test: sandboxes leased from a sandbox-host, and action servers that
+//! already run.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
-    SandboxSummary, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox::{
-    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, SandboxHost,
-    SandboxHostConfig, ServerBinary,
+    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
+    SandboxHost, SandboxHostConfig, ServerBinary,
 };
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -60,7 +61,11 @@ impl SandboxHostBackend<DockerBackend> {
 
 impl<B: Backend> SandboxHostBackend<B> {
     fn over(below: B) -> Self {
-        Self { below, hosts: Mutex::default(), main: Mutex::default() }
+        Self {
+            below,
+            hosts: Mutex::default(),
+            main: Mutex::default(),
+        }
     }
 
     /// Returns the configuration of the sandbox-host.
@@ -176,7 +181,10 @@ pub struct RunningServer {
 impl Drop for RunningServer {
     /// Terminates the server and waits, so that it can kill its processes.
     fn drop(&mut self) {
-        let pid = self.process.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        let pid = self
+            .process
+            .id()
+            .and_then(|pid| Pid::from_raw(pid.cast_signed()));
         let _ = pid.map(|pid| kill_process(pid, Signal::TERM));
         let deadline = Instant::now() + Duration::from_secs(10);
         while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
@@ -193,19 +201,48 @@ impl RunningServer {
     pub async fn start(binary: PathBuf) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // The port is free now. If another process takes it, the test fails.
-        let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let address = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let mut command = Command::new(binary);
-        command.args(["serve", "--listen", &address.to_string(), "--key-stdin", "--working-dir"]);
-        command.arg(folder.path()).stdin(Stdio::piped()).kill_on_drop(true);
-        // A home of its own, because the start-up files of the tester must not change the result of a test.
-        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", folder.path());
+        command.args([
+            "serve",
+            "--listen",
+            &address.to_string(),
+            "--key-stdin",
+            "--working-dir",
+        ]);
+        command
+            .arg(folder.path())
+            .stdin(Stdio::piped())
+            .kill_on_drop(true);
+        // A home of its own, because the start-up files of the tester must not change the result of
+        // a test.
+        command
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", folder.path());
         let mut process = command.spawn().unwrap();
-        process.stdin.take().unwrap().write_all(format!("{SERVER_KEY}\n").as_bytes()).await.unwrap();
+        process
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(format!("{SERVER_KEY}\n").as_bytes())
+            .await
+            .unwrap();
         while TcpStream::connect(address).await.is_err() {
-            assert!(process.try_wait().unwrap().is_none(), "the action server has ended");
+            assert!(
+                process.try_wait().unwrap().is_none(),
+                "the action server has ended"
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Self { address, process, folder }
+        Self {
+            address,
+            process,
+            folder,
+        }
     }
 
     /// Returns the client's provider for this server.
@@ -226,7 +263,10 @@ impl RunningServer {
 impl DirectServerBackend {
     /// Creates the backend without any server.
     pub fn new() -> Option<Self> {
-        Some(Self { cache: tempfile::tempdir().unwrap(), servers: Arc::default() })
+        Some(Self {
+            cache: tempfile::tempdir().unwrap(),
+            servers: Arc::default(),
+        })
     }
 
     /// Starts a further server, which is not a sandbox of the contract.
@@ -242,7 +282,10 @@ impl Backend for DirectServerBackend {
     }
 
     fn provider_with(&self, server: ServerBinary) -> Box<dyn SandboxProvider> {
-        Box::new(ManualServerProvider { server, servers: Arc::clone(&self.servers) })
+        Box::new(ManualServerProvider {
+            server,
+            servers: Arc::clone(&self.servers),
+        })
     }
 
     fn image(&self) -> Option<String> {
@@ -251,7 +294,11 @@ impl Backend for DirectServerBackend {
 
     async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
         let servers = self.servers.lock().unwrap();
-        servers.get(sandbox).map(|server| format!("a server at {}", server.address)).into_iter().collect()
+        servers
+            .get(sandbox)
+            .map(|server| format!("a server at {}", server.address))
+            .into_iter()
+            .collect()
     }
 }
 
@@ -265,7 +312,9 @@ impl ManualServerProvider {
     fn client(&self, sandbox: &SandboxId) -> Result<RemoteServerProvider, SandboxError> {
         let servers = self.servers.lock().unwrap();
         let server = servers.get(sandbox).map(RunningServer::client);
-        server.ok_or_else(|| SandboxError::Lost { detail: "the server was not started".into() })
+        server.ok_or_else(|| SandboxError::Lost {
+            detail: "the server was not started".into(),
+        })
     }
 }
 
@@ -299,19 +348,31 @@ impl SandboxProvider for ManualServerProvider {
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "pause a sandbox" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "pause a sandbox",
+        })
     }
 
     fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "make snapshots" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "make snapshots",
+        })
     }
 
     fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "monitor sandboxes" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "monitor sandboxes",
+        })
     }
 
     async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "lease a sandbox to clients" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "lease a sandbox to clients",
+        })
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {

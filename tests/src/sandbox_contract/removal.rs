@@ -31,16 +31,32 @@ pub async fn failed_start_leaves_nothing_and_quotes_the_output(backend: &dyn Bac
     let program = folder.path().join("boom");
     // Closed before it is run, because a file that is open for writing cannot be executed.
     let mut file = std::fs::File::create(&program).unwrap();
-    file.write_all(b"#!/bin/sh\necho boom >&2\nexit 3\n").unwrap();
+    file.write_all(b"#!/bin/sh\necho boom >&2\nexit 3\n")
+        .unwrap();
     drop(file);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
 
     let spec = spec(backend);
     let started = Instant::now();
-    let failed = error(backend.provider_with(ServerBinary::from_file(program)).create(&spec, &|_| {}).await);
-    assert!(matches!(&failed, SandboxError::Start { logs, .. } if logs.contains("boom")), "{failed:?}");
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
-    assert_eq!(backend.remains(&sandbox_id_for(&spec)).await, Vec::<String>::new());
+    let failed = error(
+        backend
+            .provider_with(ServerBinary::from_file(program))
+            .create(&spec, &|_| {})
+            .await,
+    );
+    assert!(
+        matches!(&failed, SandboxError::Start { logs, .. } if logs.contains("boom")),
+        "{failed:?}"
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        started.elapsed()
+    );
+    assert_eq!(
+        backend.remains(&sandbox_id_for(&spec)).await,
+        Vec::<String>::new()
+    );
 }
 
 /// A start that is cancelled at any moment leaves nothing.
@@ -56,7 +72,8 @@ pub async fn cancelled_start_leaves_nothing(backend: &dyn Backend) {
         }
     }
     assert!(!abandoned.is_empty());
-    // Pending operations may still create something before it is removed, so nothing must appear for a whole second.
+    // Pending operations may still create something before it is removed, so nothing must appear
+    // for a whole second.
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut last_seen = Instant::now();
     while last_seen.elapsed() < Duration::from_secs(1) {
@@ -71,7 +88,8 @@ pub async fn cancelled_start_leaves_nothing(backend: &dyn Backend) {
     }
 }
 
-/// A host that crashed before it stored the lease requests a sandbox again, and the conversation gets a new one.
+/// A host that crashed before it stored the lease requests a sandbox again, and the conversation
+/// gets a new one.
 pub async fn leftover_sandbox_is_replaced(backend: &dyn Backend) {
     let spec = spec(backend);
     let first = backend.provider().create(&spec, &|_| {}).await.unwrap();
@@ -82,8 +100,14 @@ pub async fn leftover_sandbox_is_replaced(backend: &dyn Backend) {
     let second = backend.provider().create(&spec, &|_| {}).await.unwrap();
     assert_eq!(second.lease().sandbox_id, lease.sandbox_id);
     assert_ne!(second.lease().boot_id, lease.boot_id);
-    assert_eq!(run(&*second, 1, "ls old 2>/dev/null").await.content.trim(), "");
-    assert!(matches!(error(backend.provider().attach(&lease).await), SandboxError::Lost { .. }));
+    assert_eq!(
+        run(&*second, 1, "ls old 2>/dev/null").await.content.trim(),
+        ""
+    );
+    assert!(matches!(
+        error(backend.provider().attach(&lease).await),
+        SandboxError::Lost { .. }
+    ));
     remove(backend, second).await;
 }
 

@@ -33,8 +33,15 @@ impl SshBackend {
     pub fn with(options: &SshdOptions) -> Option<Self> {
         let sshd = Sshd::start(options)?;
         sshd.make_known();
-        let ssh = Self { sshd, cache: tempfile::tempdir().unwrap(), is_small: options.home_kib.is_some() };
-        ssh.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", ssh.sshd.port()));
+        let ssh = Self {
+            sshd,
+            cache: tempfile::tempdir().unwrap(),
+            is_small: options.home_kib.is_some(),
+        };
+        ssh.configure(&format!(
+            "Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n",
+            ssh.sshd.port()
+        ));
         Some(ssh)
     }
 
@@ -55,12 +62,18 @@ impl SshBackend {
     }
 
     fn folder(&self, sandbox: &SandboxId) -> PathBuf {
-        self.sshd.home().join(".glovebox/sandboxes").join(sandbox.as_str())
+        self.sshd
+            .home()
+            .join(".glovebox/sandboxes")
+            .join(sandbox.as_str())
     }
 
     fn signal_processes(&self, sandbox: &SandboxId, signal: Signal) {
         let processes = processes_of(&self.folder(sandbox));
-        assert!(processes.len() >= 3, "a supervisor, a server and a shell: {processes:?}");
+        assert!(
+            processes.len() >= 3,
+            "a supervisor, a server and a shell: {processes:?}"
+        );
         for (process, _) in processes {
             // Fails only if the process has already exited.
             let _ = kill_process(Pid::from_raw(process).unwrap(), signal);
@@ -89,9 +102,16 @@ impl Backend for SshBackend {
 
     async fn remains(&self, sandbox: &SandboxId) -> Vec<String> {
         let folder = self.folder(sandbox);
-        let mut left: Vec<String> =
-            folder.exists().then(|| folder.display().to_string()).into_iter().collect();
-        left.extend(processes_of(&folder).into_iter().map(|(pid, arguments)| format!("{pid}: {arguments}")));
+        let mut left: Vec<String> = folder
+            .exists()
+            .then(|| folder.display().to_string())
+            .into_iter()
+            .collect();
+        left.extend(
+            processes_of(&folder)
+                .into_iter()
+                .map(|(pid, arguments)| format!("{pid}: {arguments}")),
+        );
         left
     }
 }
@@ -118,7 +138,8 @@ impl FaultInjection for SshBackend {
     }
 
     async fn kill(&self, sandbox: &SandboxId) {
-        // Stops all processes first: a server that survives its shell would report the completion of the action.
+        // Stops all processes first: a server that survives its shell would report the completion
+        // of the action.
         self.signal_processes(sandbox, Signal::STOP);
         self.signal_processes(sandbox, Signal::KILL);
     }

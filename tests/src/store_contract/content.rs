@@ -19,12 +19,16 @@ pub async fn text_is_stored_exactly(backend: &dyn StoreBackend) {
         "größer \u{1f9e4} \u{1f469}\u{200d}\u{1f52c} e\u{301} \u{feff} \u{fffe} \u{ffff} \u{10ffff}",
         "\u{202e}right to left\u{2028}\u{2029}",
     ];
-    let events: Vec<_> = (0..).zip(texts).map(|(id, text)| event_with(id, text)).collect();
+    let events: Vec<_> = (0..)
+        .zip(texts)
+        .map(|(id, text)| event_with(id, text))
+        .collect();
     store.append(&a, &events).await.unwrap();
     assert_eq!(log(&*store, &a).await, events);
 }
 
-/// Numbers keep their digits and objects the order of their keys, also in parts that Glovebox does not interpret.
+/// Numbers keep their digits and objects the order of their keys, also in parts that Glovebox does
+/// not interpret.
 pub async fn numbers_and_order_of_keys_are_stored_exactly(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     let tool_call = json!({
@@ -36,10 +40,16 @@ pub async fn numbers_and_order_of_keys_are_stored_exactly(backend: &dyn StoreBac
         "action": "run", "args": { "command": "ls" }, "tool_call_metadata": tool_call, "unknown": [null, {}],
     }))
     .unwrap();
-    store.append(&a, std::slice::from_ref(&event)).await.unwrap();
+    store
+        .append(&a, std::slice::from_ref(&event))
+        .await
+        .unwrap();
     let stored = log(&*store, &a).await;
     assert_eq!(stored, std::slice::from_ref(&event));
-    assert_eq!(serde_json::to_string(&stored[0]).unwrap(), serde_json::to_string(&event).unwrap());
+    assert_eq!(
+        serde_json::to_string(&stored[0]).unwrap(),
+        serde_json::to_string(&event).unwrap()
+    );
 }
 
 /// Events of several megabytes are stored.
@@ -47,11 +57,17 @@ pub async fn large_events_are_stored(backend: &dyn StoreBackend) {
     let (store, a) = (backend.open().await, conversation("a"));
     let mut state = 1_u64;
     let random = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         char::from(b' ' + u8::try_from((state >> 33) % 94).unwrap())
     });
     let text: String = random.take(LARGE_BYTES).collect();
-    let large = [event_with(0, &text), event_with(1, "small"), event_with(2, &text)];
+    let large = [
+        event_with(0, &text),
+        event_with(1, "small"),
+        event_with(2, &text),
+    ];
     store.append(&a, &large).await.unwrap();
     assert_eq!(log(&*store, &a).await, large);
 }

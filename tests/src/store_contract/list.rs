@@ -8,9 +8,18 @@ use super::{StoreBackend, conversation, events, log};
 /// Conversations are listed with their times, the latest first.
 pub async fn list_is_sorted_by_latest_event(backend: &dyn StoreBackend) {
     let store = backend.open().await;
-    store.append(&conversation("old"), &events(0..2)).await.unwrap();
-    store.append(&conversation("new"), &events(0..5)).await.unwrap();
-    store.append(&conversation("middle"), &events(0..3)).await.unwrap();
+    store
+        .append(&conversation("old"), &events(0..2))
+        .await
+        .unwrap();
+    store
+        .append(&conversation("new"), &events(0..5))
+        .await
+        .unwrap();
+    store
+        .append(&conversation("middle"), &events(0..3))
+        .await
+        .unwrap();
     let at = |text: &str| Timestamp::try_from(text.to_owned()).unwrap();
     let summary = |name: &str, events, last: &str| ConversationSummary {
         id: conversation(name),

@@ -1,8 +1,8 @@
 //! The contract of event stores, as cases that run on each of them.
 //!
-//! A case receives a [`StoreBackend`] without conversations. `store_contract!` generates a test per case,
-//! `stored_damage_contract!` a test per case about damaged rows, for stores in an SQL database, and `blob_contract!` a test per
-//! case about large events in a blob store.
+//! A case receives a [`StoreBackend`] without conversations. `store_contract!` generates a test per
+//! case, `stored_damage_contract!` a test per case about damaged rows, for stores in an SQL
+//! database, and `blob_contract!` a test per case about large events in a blob store.
 
 pub mod append;
 pub mod blobs;
@@ -156,10 +156,16 @@ pub fn events(ids: Range<u64>) -> Vec<Event> {
 
 /// Returns the whole log of a conversation.
 pub async fn log(store: &dyn EventStore, conversation: &ConversationId) -> Vec<Event> {
-    store.read(conversation, EventId::FIRST, usize::MAX).await.unwrap()
+    store
+        .read(conversation, EventId::FIRST, usize::MAX)
+        .await
+        .unwrap()
 }
 
 /// Checks that an append failed because of its ids.
 pub fn assert_out_of_order(result: Result<(), StoreError>) {
-    assert!(matches!(result, Err(StoreError::OutOfOrder { .. })), "{result:?}");
+    assert!(
+        matches!(result, Err(StoreError::OutOfOrder { .. })),
+        "{result:?}"
+    );
 }

@@ -23,15 +23,26 @@ impl PostgresBackend {
 #[async_trait]
 impl StoreBackend for PostgresBackend {
     async fn open(&self) -> Arc<dyn EventStore> {
-        Arc::new(PostgresStore::open(&self.0.address(), PostgresOptions::default()).await.unwrap())
+        Arc::new(
+            PostgresStore::open(&self.0.address(), PostgresOptions::default())
+                .await
+                .unwrap(),
+        )
     }
 }
 
 #[async_trait]
 impl SqlBackend for PostgresBackend {
     async fn open_with_blobs(&self, blobs: BlobStore) -> Arc<dyn EventStore> {
-        let options = PostgresOptions { blobs: Some(blobs), ..PostgresOptions::default() };
-        Arc::new(PostgresStore::open(&self.0.address(), options).await.unwrap())
+        let options = PostgresOptions {
+            blobs: Some(blobs),
+            ..PostgresOptions::default()
+        };
+        Arc::new(
+            PostgresStore::open(&self.0.address(), options)
+                .await
+                .unwrap(),
+        )
     }
 
     fn execute(&self, sql: &str) {

@@ -4,7 +4,11 @@ use super::{StoreBackend, assert_out_of_order, conversation, event, events, log}
 
 /// Each handle sees what the other has acknowledged.
 pub async fn append_of_another_handle_is_read(backend: &dyn StoreBackend) {
-    let (one, other, a) = (backend.open().await, backend.open().await, conversation("a"));
+    let (one, other, a) = (
+        backend.open().await,
+        backend.open().await,
+        conversation("a"),
+    );
     one.append(&a, &events(0..2)).await.unwrap();
     assert_out_of_order(other.append(&a, &[event(1)]).await);
     other.append(&a, &[event(2)]).await.unwrap();
@@ -15,7 +19,11 @@ pub async fn append_of_another_handle_is_read(backend: &dyn StoreBackend) {
 
 /// Of two concurrent appends of the same id on two handles, one succeeds.
 pub async fn one_append_succeeds_when_two_handles_append_the_same_id(backend: &dyn StoreBackend) {
-    let (one, other, a) = (backend.open().await, backend.open().await, conversation("a"));
+    let (one, other, a) = (
+        backend.open().await,
+        backend.open().await,
+        conversation("a"),
+    );
     for next in 0..50 {
         let event = [event(next)];
         let (first, second) = tokio::join!(one.append(&a, &event), other.append(&a, &event));

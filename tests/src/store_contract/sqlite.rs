@@ -18,7 +18,9 @@ pub struct SqliteBackend {
 impl SqliteBackend {
     /// Creates a backend without a file.
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn file(&self) -> std::path::PathBuf {
@@ -35,19 +37,29 @@ impl Default for SqliteBackend {
 #[async_trait]
 impl StoreBackend for SqliteBackend {
     async fn open(&self) -> Arc<dyn EventStore> {
-        Arc::new(SqliteStore::open(self.file(), Durability::default()).await.unwrap())
+        Arc::new(
+            SqliteStore::open(self.file(), Durability::default())
+                .await
+                .unwrap(),
+        )
     }
 }
 
 #[async_trait]
 impl SqlBackend for SqliteBackend {
     async fn open_with_blobs(&self, blobs: BlobStore) -> Arc<dyn EventStore> {
-        let options = SqliteOptions { blobs: Some(blobs), ..SqliteOptions::default() };
+        let options = SqliteOptions {
+            blobs: Some(blobs),
+            ..SqliteOptions::default()
+        };
         Arc::new(SqliteStore::open(self.file(), options).await.unwrap())
     }
 
     fn execute(&self, sql: &str) {
-        Connection::open(self.file()).unwrap().execute_batch(sql).unwrap();
+        Connection::open(self.file())
+            .unwrap()
+            .execute_batch(sql)
+            .unwrap();
     }
 
     fn invalid_utf8(&self) -> &'static str {

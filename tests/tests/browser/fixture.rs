@@ -51,13 +51,25 @@ impl<B: Backend> BrowserFixture<B> {
         }
         let provider = browsing(&backend);
         let spec = SandboxSpec {
-            resources: ResourceLimits { memory_bytes: 3 << 30, pids: 1000, ..ResourceLimits::default() },
+            resources: ResourceLimits {
+                memory_bytes: 3 << 30,
+                pids: 1000,
+                ..ResourceLimits::default()
+            },
             ..spec(&backend)
         };
         let sandbox: Arc<dyn Sandbox> = Arc::from(provider.create(&spec, &|_| {}).await.unwrap());
         let arrived = Arc::new(Notify::new());
         let (site, server) = serve(Arc::clone(&arrived)).await;
-        Some(Self { backend, provider, sandbox, site, server, arrived, next: AtomicU32::new(1) })
+        Some(Self {
+            backend,
+            provider,
+            sandbox,
+            site,
+            server,
+            arrived,
+            next: AtomicU32::new(1),
+        })
     }
 
     pub(super) fn next_id(&self) -> ActionId {
@@ -67,9 +79,12 @@ impl<B: Backend> BrowserFixture<B> {
     /// Runs browser calls, in which `SITE` stands for the URL of the pages.
     pub(super) async fn act(&self, calls: &str) -> PageObservation {
         PageObservation::from_observation(
-            self.perform(self.next_id(), &interactive(&calls.replace("SITE", &self.site), 60.0))
-                .await
-                .unwrap(),
+            self.perform(
+                self.next_id(),
+                &interactive(&calls.replace("SITE", &self.site), 60.0),
+            )
+            .await
+            .unwrap(),
         )
     }
 
@@ -80,23 +95,33 @@ impl<B: Backend> BrowserFixture<B> {
     ) -> Result<Observation, SandboxError> {
         // Longer than the browser's own timeouts.
         let performed = self.sandbox.execute(&id, request, &|_| {});
-        tokio::time::timeout(Duration::from_secs(150), performed).await.expect("the action completes")
+        tokio::time::timeout(Duration::from_secs(150), performed)
+            .await
+            .expect("the action completes")
     }
 
     pub(super) async fn browse(&self, page: &str) -> PageObservation {
-        let browse = BrowseAction { url: format!("{}/{page}", self.site), ..Default::default() };
+        let browse = BrowseAction {
+            url: format!("{}/{page}", self.site),
+            ..Default::default()
+        };
         let request = ActionRequest::new(SandboxAction::Browse(browse), Some(60.0));
         PageObservation::from_observation(self.perform(self.next_id(), &request).await.unwrap())
     }
 
     /// Waits for the next request for `SITE/arrived`.
     pub(super) async fn arrival(&self) {
-        tokio::time::timeout(Duration::from_secs(60), self.arrived.notified()).await.expect("it arrives");
+        tokio::time::timeout(Duration::from_secs(60), self.arrived.notified())
+            .await
+            .expect("it arrives");
     }
 
     /// Runs a command in the sandbox.
     pub(super) async fn run(&self, text: &str) -> String {
-        self.perform(self.next_id(), &command(text)).await.unwrap().content
+        self.perform(self.next_id(), &command(text))
+            .await
+            .unwrap()
+            .content
     }
 
     /// Attaches to the sandbox as a restarted host would.
@@ -108,7 +133,9 @@ impl<B: Backend> BrowserFixture<B> {
     pub(super) async fn end(self) {
         let id = self.sandbox.lease().sandbox_id.clone();
         // An isolated sandbox has its own `/tmp`, which is removed with it.
-        let folders = self.run("cd ${TMPDIR:-/tmp}/glovebox-browser-* && pwd").await;
+        let folders = self
+            .run("cd ${TMPDIR:-/tmp}/glovebox-browser-* && pwd")
+            .await;
         let folder = folders.split_whitespace().next().unwrap();
         assert!(folder.contains("/glovebox-browser-"), "{folders}");
         self.provider.destroy(&id).await.unwrap();
@@ -124,7 +151,10 @@ fn browsing(backend: &dyn Backend) -> Arc<dyn SandboxProvider> {
 }
 
 pub(super) fn interactive(calls: &str, timeout: f64) -> ActionRequest {
-    let action = BrowseInteractiveAction { browser_actions: calls.to_owned(), ..Default::default() };
+    let action = BrowseInteractiveAction {
+        browser_actions: calls.to_owned(),
+        ..Default::default()
+    };
     ActionRequest::new(SandboxAction::BrowseInteractive(action), Some(timeout))
 }
 
@@ -137,8 +167,13 @@ pub(super) struct PageObservation {
 
 impl PageObservation {
     fn from_observation(observation: Observation) -> Self {
-        let ObservationKind::Browse(page) = observation.kind else { panic!("{observation:?}") };
-        Self { text: observation.content, page: *page }
+        let ObservationKind::Browse(page) = observation.kind else {
+            panic!("{observation:?}")
+        };
+        Self {
+            text: observation.content,
+            page: *page,
+        }
     }
 
     /// Checks that no call failed.
@@ -158,16 +193,27 @@ impl PageObservation {
     #[track_caller]
     pub(super) fn failed(&self, part: &str) -> &Self {
         let error = &self.page.last_browser_action_error;
-        assert!(self.page.error && error.contains(part) && !error.contains('\n'), "{part} in {error}");
+        assert!(
+            self.page.error && error.contains(part) && !error.contains('\n'),
+            "{part} in {error}"
+        );
         self
     }
 
     /// Returns the id of the element whose line contains `part`.
     #[track_caller]
     pub(super) fn element_id(&self, part: &str) -> String {
-        let line = self.text.lines().find(|line| line.contains(part) && line.trim_start().starts_with('['));
+        let line = self
+            .text
+            .lines()
+            .find(|line| line.contains(part) && line.trim_start().starts_with('['));
         let line = line.unwrap_or_else(|| panic!("{part} in {}", self.text));
-        line.trim_start().trim_start_matches('[').split(']').next().unwrap().to_owned()
+        line.trim_start()
+            .trim_start_matches('[')
+            .split(']')
+            .next()
+            .unwrap()
+            .to_owned()
     }
 }
 
@@ -175,7 +221,9 @@ async fn serve(arrived: Arc<Notify>) -> (String, AbortHandle) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let site = format!("http://{}", listener.local_addr().unwrap());
     let notify = async move || arrived.notify_one();
-    let routes = Router::new().route("/arrived", get(notify)).route("/{page}", get(page));
+    let routes = Router::new()
+        .route("/arrived", get(notify))
+        .route("/{page}", get(page));
     let server = tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
     (site, server.abort_handle())
 }

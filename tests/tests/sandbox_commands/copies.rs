@@ -12,26 +12,61 @@ fn folder_is_unchanged_when_copied_in_and_out() {
         let source = fixture.home.path().join("source");
         std::fs::create_dir_all(source.join("deep/er")).unwrap();
         std::fs::create_dir(source.join("empty")).unwrap();
-        for (name, content) in [("plain", "1"), ("a b'c\"d$e\nf\\g", "2"), ("deep/er/-rf", "3"), ("ünï", "4")]
-        {
+        for (name, content) in [
+            ("plain", "1"),
+            ("a b'c\"d$e\nf\\g", "2"),
+            ("deep/er/-rf", "3"),
+            ("ünï", "4"),
+        ] {
             std::fs::write(source.join(name), content).unwrap();
         }
         std::fs::write(source.join("run.sh"), "#!/bin/sh\n").unwrap();
-        std::fs::set_permissions(source.join("run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::set_permissions(
+            source.join("run.sh"),
+            std::fs::Permissions::from_mode(0o755),
+        )
+        .unwrap();
         symlink("plain", source.join("link")).unwrap();
         let name = fixture.name();
-        fixture.run(&["cp", source.to_str().unwrap(), &fixture.path("in/side")]).expect(0);
+        fixture
+            .run(&["cp", source.to_str().unwrap(), &fixture.path("in/side")])
+            .expect(0);
         let target = fixture.home.path().join("target");
-        fixture.run(&["cp", &fixture.path("in/side"), target.to_str().unwrap()]).expect(0);
-        let compared =
-            std::process::Command::new("diff").arg("-r").args([&source, &target]).output().unwrap();
+        fixture
+            .run(&["cp", &fixture.path("in/side"), target.to_str().unwrap()])
+            .expect(0);
+        let compared = std::process::Command::new("diff")
+            .arg("-r")
+            .args([&source, &target])
+            .output()
+            .unwrap();
         assert!(compared.status.success(), "{compared:?}");
-        assert_eq!(std::fs::read_link(target.join("link")).unwrap(), Path::new("plain"));
-        assert_eq!(target.join("run.sh").metadata().unwrap().permissions().mode() & 0o777, 0o755);
+        assert_eq!(
+            std::fs::read_link(target.join("link")).unwrap(),
+            Path::new("plain")
+        );
+        assert_eq!(
+            target
+                .join("run.sh")
+                .metadata()
+                .unwrap()
+                .permissions()
+                .mode()
+                & 0o777,
+            0o755
+        );
         // Into an existing folder, and only the contents.
-        fixture.run(&["cp", &fixture.path("in/side"), target.to_str().unwrap()]).expect(0);
+        fixture
+            .run(&["cp", &fixture.path("in/side"), target.to_str().unwrap()])
+            .expect(0);
         assert!(target.join("side/deep/er/-rf").exists());
-        fixture.run(&["cp", &format!("{}/.", source.display()), &format!("{name}:")]).expect(0);
+        fixture
+            .run(&[
+                "cp",
+                &format!("{}/.", source.display()),
+                &format!("{name}:"),
+            ])
+            .expect(0);
         assert_eq!(fixture.exec(&["cat", "deep/er/-rf"]).expect(0).stdout, "3");
         fixture.end();
     }
@@ -40,16 +75,28 @@ fn folder_is_unchanged_when_copied_in_and_out() {
 #[test]
 fn large_file_is_unchanged_when_copied_in_and_out() {
     for fixture in SandboxFixture::all() {
-        let content: Vec<u8> =
-            (0..50_u32 << 20).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let content: Vec<u8> = (0..50_u32 << 20)
+            .map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8)
+            .collect();
         let file = fixture.home.write("large", &content);
         let began = Instant::now();
-        fixture.run(&["cp", file.to_str().unwrap(), &fixture.path("large")]).expect(0);
+        fixture
+            .run(&["cp", file.to_str().unwrap(), &fixture.path("large")])
+            .expect(0);
         let up = began.elapsed();
-        fixture.run(&["cp", &fixture.path("large"), "back"]).expect(0);
-        println!("{}: 50 MiB in {up:?} up, {:?} down", fixture.runtime, began.elapsed() - up);
+        fixture
+            .run(&["cp", &fixture.path("large"), "back"])
+            .expect(0);
+        println!(
+            "{}: 50 MiB in {up:?} up, {:?} down",
+            fixture.runtime,
+            began.elapsed() - up
+        );
         assert!(std::fs::read(fixture.home.path().join("back")).unwrap() == content);
-        let out = fixture.command(&["cp", &fixture.path("large"), "-"]).output().unwrap();
+        let out = fixture
+            .command(&["cp", &fixture.path("large"), "-"])
+            .output()
+            .unwrap();
         assert!(out.stdout == content);
         fixture.end();
     }
@@ -81,21 +128,32 @@ fn link_out_of_the_folder_is_skipped_and_reported() {
         std::fs::remove_dir_all(&target).unwrap();
         std::fs::create_dir(&target).unwrap();
         symlink(fixture.home.path(), target.join("t")).unwrap();
-        fixture.exec(&["sh", "-c", "mkdir t/t; echo hostile >t/t/outside"]).expect(0);
+        fixture
+            .exec(&["sh", "-c", "mkdir t/t; echo hostile >t/t/outside"])
+            .expect(0);
         let through = fixture.run(&["cp", &fixture.path("t/."), "t"]);
         refused(&through, 1, "not a folder");
         assert_eq!(std::fs::read_to_string(outside).unwrap(), "untouched");
-        refused(&fixture.run(&["cp", &fixture.path("nothing"), "."]), 2, "there is no nothing");
+        refused(
+            &fixture.run(&["cp", &fixture.path("nothing"), "."]),
+            2,
+            "there is no nothing",
+        );
         for source in ["t", "t/file"] {
             let missing = fixture.run(&["cp", &fixture.path(source), "missing/copy"]);
             refused(&missing, 2, "there is no folder missing");
         }
-        refused(&fixture.run(&["cp", "a", "b"]), 2, "exactly one of SRC and DST");
+        refused(
+            &fixture.run(&["cp", "a", "b"]),
+            2,
+            "exactly one of SRC and DST",
+        );
         fixture.end();
     }
 }
 
-/// A sandbox that can write the target folder puts a link there, with the name of the file that its user downloads.
+/// A sandbox that can write the target folder puts a link there, with the name of the file that its
+/// user downloads.
 #[test]
 fn download_is_refused_when_its_name_is_a_link() {
     for fixture in SandboxFixture::all() {
@@ -103,21 +161,47 @@ fn download_is_refused_when_its_name_is_a_link() {
         std::fs::create_dir(&keys).unwrap();
         std::fs::write(keys.join("authorized_keys"), "own").unwrap();
         symlink(&keys, fixture.home.path().join("result.json")).unwrap();
-        fixture.exec(&["sh", "-c", "mkdir result.json; echo hostile >result.json/authorized_keys"]).expect(0);
+        fixture
+            .exec(&[
+                "sh",
+                "-c",
+                "mkdir result.json; echo hostile >result.json/authorized_keys",
+            ])
+            .expect(0);
         let source = fixture.path("result.json");
-        refused(&fixture.run(&["cp", &source, "."]), 1, "\"result.json\" is not a folder, or is a link");
-        refused(&fixture.run(&["cp", &source, "result.json"]), 2, "result.json is a link to ");
+        refused(
+            &fixture.run(&["cp", &source, "."]),
+            1,
+            "\"result.json\" is not a folder, or is a link",
+        );
+        refused(
+            &fixture.run(&["cp", &source, "result.json"]),
+            2,
+            "result.json is a link to ",
+        );
         refused(
             &fixture.run(&["cp", &format!("{source}/."), "./result.json/"]),
             2,
             "result.json is a link to ",
         );
-        refused(&fixture.run(&["cp", "result.json", &fixture.path("up")]), 2, "result.json is a link to ");
+        refused(
+            &fixture.run(&["cp", "result.json", &fixture.path("up")]),
+            2,
+            "result.json is a link to ",
+        );
         // A file replaces the link.
-        fixture.exec(&["sh", "-c", "rm -r result.json; echo mine >result.json"]).expect(0);
+        fixture
+            .exec(&["sh", "-c", "rm -r result.json; echo mine >result.json"])
+            .expect(0);
         fixture.run(&["cp", &source, "."]).expect(0);
-        assert_eq!(std::fs::read_to_string(fixture.home.path().join("result.json")).unwrap(), "mine\n");
-        assert_eq!(std::fs::read_to_string(keys.join("authorized_keys")).unwrap(), "own");
+        assert_eq!(
+            std::fs::read_to_string(fixture.home.path().join("result.json")).unwrap(),
+            "mine\n"
+        );
+        assert_eq!(
+            std::fs::read_to_string(keys.join("authorized_keys")).unwrap(),
+            "own"
+        );
         assert_eq!(std::fs::read_dir(keys).unwrap().count(), 1);
         fixture.end();
     }

@@ -33,7 +33,10 @@ impl SandboxFixture {
     }
 
     fn all() -> Vec<Self> {
-        [Some(Self::local()), Self::docker()].into_iter().flatten().collect()
+        [Some(Self::local()), Self::docker()]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 
     fn create(home: Home, runtime: &'static str, more: &[&str]) -> Self {
@@ -56,11 +59,18 @@ impl SandboxFixture {
 
     fn command(&self, arguments: &[&str]) -> std::process::Command {
         let (subcommand, more) = arguments.split_first().unwrap();
-        self.home.glovebox(&[&["sandbox", subcommand, "--runtime", self.runtime], more].concat())
+        self.home
+            .glovebox(&[&["sandbox", subcommand, "--runtime", self.runtime], more].concat())
     }
 
     fn run(&self, arguments: &[&str]) -> CompletedRun {
-        wait_for_exit(self.command(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+        wait_for_exit(
+            self.command(arguments)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     fn exec(&self, words: &[&str]) -> CompletedRun {
@@ -98,6 +108,14 @@ fn wait_for_exit(child: Child) -> CompletedRun {
 #[track_caller]
 fn refused(ended: &CompletedRun, code: i32, part: &str) {
     assert_eq!(ended.code, code, "{ended:?}");
-    let lines: Vec<_> = ended.stderr.lines().filter(|line| !line.contains("warning")).collect();
-    assert!(ended.stderr.contains(part) && lines.len() == 1, "{part} in one line of: {}", ended.stderr);
+    let lines: Vec<_> = ended
+        .stderr
+        .lines()
+        .filter(|line| !line.contains("warning"))
+        .collect();
+    assert!(
+        ended.stderr.contains(part) && lines.len() == 1,
+        "{part} in one line of: {}",
+        ended.stderr
+    );
 }

@@ -15,7 +15,13 @@ fn port_on_another_address_is_bound_when_it_is_named() {
     let fixture = SandboxFixture::local();
     let name = fixture.name();
     let ports = ["port", &name, "127.0.0.2:0:8080", "localhost:0:8080"];
-    let mut port = PortForward(fixture.command(&ports).stdout(Stdio::piped()).spawn().unwrap());
+    let mut port = PortForward(
+        fixture
+            .command(&ports)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
     let mut lines = BufReader::new(port.0.stdout.as_mut().unwrap()).lines();
     for address in ["127.0.0.2:", "127.0.0.1:"] {
         let line = lines.next().unwrap().unwrap();
@@ -72,10 +78,17 @@ fn forwarded_port_serves_concurrent_connections() {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
-    let list: Vec<Value> =
-        serde_json::from_str(&fixture.run(&["port", &fixture.name(), "--json"]).expect(0).stdout).unwrap();
+    let list: Vec<Value> = serde_json::from_str(
+        &fixture
+            .run(&["port", &fixture.name(), "--json"])
+            .expect(0)
+            .stdout,
+    )
+    .unwrap();
     assert!(list.iter().any(|port| port["port"] == inside), "{list:?}");
     fixture.end();
 }
@@ -100,12 +113,20 @@ impl Drop for PortForward {
 fn start_forward(fixture: &SandboxFixture, inside: u16, more: &[&str]) -> PortForward {
     let (name, ports) = (fixture.name(), format!("0:{inside}"));
     let arguments = [&["port", name.as_str(), &ports], more].concat();
-    PortForward(fixture.command(&arguments).stdout(Stdio::piped()).spawn().unwrap())
+    PortForward(
+        fixture
+            .command(&arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    )
 }
 
 fn address_of(port: &mut PortForward) -> String {
     let mut address = String::new();
-    BufReader::new(port.0.stdout.as_mut().unwrap()).read_line(&mut address).unwrap();
+    BufReader::new(port.0.stdout.as_mut().unwrap())
+        .read_line(&mut address)
+        .unwrap();
     address.trim().to_owned()
 }
 

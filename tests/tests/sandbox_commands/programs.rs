@@ -14,25 +14,59 @@ fn exec_has_the_streams_and_exit_code_of_its_program() {
     for fixture in SandboxFixture::all() {
         let script = "echo out; echo err >&2; exit 42";
         let ran = fixture.exec(&["sh", "-c", script]).expect(42);
-        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("out\n", "err\n"));
+        assert_eq!(
+            (ran.stdout.as_str(), ran.stderr.as_str()),
+            ("out\n", "err\n")
+        );
         fixture.exec(&["sh", "-c", "kill -9 $$"]).expect(137);
-        assert_eq!(fixture.exec(&["printf", "%s|", "a b", "$HOME"]).expect(0).stdout, "a b|$HOME|");
-        refused(&fixture.exec(&["no-such-program"]), 127, "glovebox: there is no program `no-such-program`");
-        refused(&fixture.exec(&["id; pwd"]), 127, "for shell text: `sh -c '…'`");
-        refused(&fixture.exec(&["/etc/passwd"]), 126, "`/etc/passwd` cannot be started");
+        assert_eq!(
+            fixture
+                .exec(&["printf", "%s|", "a b", "$HOME"])
+                .expect(0)
+                .stdout,
+            "a b|$HOME|"
+        );
+        refused(
+            &fixture.exec(&["no-such-program"]),
+            127,
+            "glovebox: there is no program `no-such-program`",
+        );
+        refused(
+            &fixture.exec(&["id; pwd"]),
+            127,
+            "for shell text: `sh -c '…'`",
+        );
+        refused(
+            &fixture.exec(&["/etc/passwd"]),
+            126,
+            "`/etc/passwd` cannot be started",
+        );
 
-        let input: Vec<u8> = (0..2_000_000_u32).map(|number| (number % 251) as u8).collect();
+        let input: Vec<u8> = (0..2_000_000_u32)
+            .map(|number| (number % 251) as u8)
+            .collect();
         let mut cat = fixture.command(&["exec", &fixture.name(), "--", "cat"]);
-        let mut cat = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut cat = cat
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let (mut stdin, sent) = (cat.stdin.take().unwrap(), input.clone());
         let writing = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
         let output = cat.wait_with_output().unwrap();
         writing.join().unwrap();
-        assert!(output.status.success() && output.stdout == input, "{}", output.stdout.len());
+        assert!(
+            output.status.success() && output.stdout == input,
+            "{}",
+            output.stdout.len()
+        );
 
         // A program whose output has no reader is terminated.
-        let mut yes =
-            fixture.command(&["exec", &fixture.name(), "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut yes = fixture
+            .command(&["exec", &fixture.name(), "--", "yes"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut first = [0; 2];
         yes.stdout.take().unwrap().read_exact(&mut first).unwrap();
         assert_eq!((&first, yes.wait().unwrap().code()), (b"y\n", Some(141)));
@@ -40,10 +74,26 @@ fn exec_has_the_streams_and_exit_code_of_its_program() {
         // Its output is written only when it ends.
         for (full, code) in [(true, 1), (false, 141)] {
             let words = ["exec", &fixture.name(), "--", "echo", "short"];
-            assert_eq!(fixture.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
+            assert_eq!(
+                fixture
+                    .command(&words)
+                    .stdout(unwritable(full))
+                    .status()
+                    .unwrap()
+                    .code(),
+                Some(code)
+            );
             fixture.exec(&["sh", "-c", "echo short > short"]).expect(0);
             let words = ["cp", &fixture.path("short"), "-"];
-            assert_eq!(fixture.command(&words).stdout(unwritable(full)).status().unwrap().code(), Some(code));
+            assert_eq!(
+                fixture
+                    .command(&words)
+                    .stdout(unwritable(full))
+                    .status()
+                    .unwrap()
+                    .code(),
+                Some(code)
+            );
         }
         fixture.end();
     }
@@ -56,7 +106,9 @@ fn program_in_the_sandbox_ends_when_exec_is_interrupted() {
         let mut exec = fixture.command(&["exec", &fixture.name(), "--", "sh", "-c", script]);
         let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(exec.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(exec.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         assert_eq!(line, "started\n");
         kill_process(Pid::from_child(&exec), Signal::INT).unwrap();
         assert_eq!(exec.wait().unwrap().code(), Some(130));
@@ -74,7 +126,10 @@ fn slow_reader_of_exec_slows_the_program_down() {
         let mut exec = fixture.command(&["exec", &fixture.name(), "--", "sh", "-c", script]);
         let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
         let progress = || -> u32 {
-            let written = fixture.exec(&["sh", "-c", "cat progress || echo 0"]).expect(0).stdout;
+            let written = fixture
+                .exec(&["sh", "-c", "cat progress || echo 0"])
+                .expect(0)
+                .stdout;
             written.trim().parse().unwrap_or_default()
         };
         let mut before = 0;
@@ -85,7 +140,10 @@ fn slow_reader_of_exec_slows_the_program_down() {
         });
         assert!(before < 30, "{before} MB were written without a reader");
         let length = std::io::copy(exec.stdout.as_mut().unwrap(), &mut std::io::sink()).unwrap();
-        assert_eq!((length, exec.wait().unwrap().code()), (300_000_000, Some(0)));
+        assert_eq!(
+            (length, exec.wait().unwrap().code()),
+            (300_000_000, Some(0))
+        );
         assert_eq!(progress(), 300);
         fixture.end();
     }
@@ -97,13 +155,19 @@ fn interrupt_ends_exec_when_its_output_is_not_read() {
     let mut exec = fixture.command(&["exec", &fixture.name(), "--", "yes"]);
     let mut exec = exec.stdout(Stdio::piped()).spawn().unwrap();
     let stdout = exec.stdout.take().unwrap();
-    wait_until("the pipe is full", || rustix::io::ioctl_fionread(&stdout).unwrap() >= 60_000);
+    wait_until("the pipe is full", || {
+        rustix::io::ioctl_fionread(&stdout).unwrap() >= 60_000
+    });
     // Until the queue before the pipe is full too, and nothing reads what the sandbox sends.
     std::thread::sleep(Duration::from_millis(500));
     kill_process(Pid::from_child(&exec), Signal::TERM).unwrap();
     let interrupted = Instant::now();
     assert_eq!(exec.wait().unwrap().code(), Some(130));
-    assert!(interrupted.elapsed() < Duration::from_secs(9), "{:?}", interrupted.elapsed());
+    assert!(
+        interrupted.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        interrupted.elapsed()
+    );
     drop(stdout);
     fixture.end();
 }

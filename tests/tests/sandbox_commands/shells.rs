@@ -14,9 +14,15 @@ fn shell_has_a_terminal_with_size_and_signals() {
         shell.type_text("echo $((40+2)) $COLOR; stty size\r");
         shell.wait_for("42 green");
         shell.wait_for("33 101");
-        let size = PtySize { rows: 20, cols: 72, pixel_width: 0, pixel_height: 0 };
+        let size = PtySize {
+            rows: 20,
+            cols: 72,
+            pixel_width: 0,
+            pixel_height: 0,
+        };
         shell.pair.master.resize(size).unwrap();
-        // The new size arrives before the keys that follow it, but its signal may arrive after them.
+        // The new size arrives before the keys that follow it, but its signal may arrive after
+        // them.
         shell.type_text("until stty size | grep '^20 72$'; do sleep 0.05; done\r");
         shell.wait_for("20 72\r\n");
         shell.type_text("echo started''; sleep 1000; echo $?''x\r");
@@ -49,8 +55,12 @@ fn terminal_settings_are_restored_when_the_shell_ends() {
     let name = fixture.name();
     let endings: [(&str, u32); 3] = [("exit", 3), ("signal", 130), ("server", 1)];
     for (ending, code) in endings {
-        let mut shell =
-            TestTerminal::start(&fixture.command(&["shell", &name, "--", "echo ready; read x; exit 3"]));
+        let mut shell = TestTerminal::start(&fixture.command(&[
+            "shell",
+            &name,
+            "--",
+            "echo ready; read x; exit 3",
+        ]));
         shell.wait_for("ready");
         assert!(shell.settings().contains(" -echo "), "{}", shell.settings());
         match ending {

@@ -14,18 +14,28 @@ const LONG_PAUSE: Duration = Duration::from_secs(17);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shell_processes_and_connection_survive_a_pause() {
-    let Some(backend) = DockerBackend::debian() else { return };
+    let Some(backend) = DockerBackend::debian() else {
+        return;
+    };
     let provider = backend.provider();
     let sandbox = create_sandbox(&backend).await;
     let name = sandbox.lease().sandbox_id.clone();
     run(&*sandbox, 1, "kept=value").await;
     let (output, second) = (OutputRecorder::default(), id(2));
-    let (request, listener) = (command("echo star''ted; sleep 2; echo $kept"), output.listener());
+    let (request, listener) = (
+        command("echo star''ted; sleep 2; echo $kept"),
+        output.listener(),
+    );
     let pausing = async {
         output.wait_for("started").await;
         provider.pausing().unwrap().pause(&name).await.unwrap();
         provider.pausing().unwrap().pause(&name).await.unwrap(); // idempotent
-        let found = provider.list().await.unwrap().into_iter().find(|summary| summary.sandbox == name);
+        let found = provider
+            .list()
+            .await
+            .unwrap()
+            .into_iter()
+            .find(|summary| summary.sandbox == name);
         assert_eq!(found.unwrap().condition, SandboxState::Paused);
         sleep(LONG_PAUSE).await;
         provider.pausing().unwrap().resume(&name).await.unwrap();
@@ -48,21 +58,63 @@ async fn shell_processes_and_connection_survive_a_pause() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attach_resumes_a_paused_sandbox() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     let sandbox = create_sandbox(&backend).await;
     run(&*sandbox, 1, "kept=value").await;
     let lease = sandbox.lease().clone();
     drop(sandbox);
-    backend.provider().pausing().unwrap().pause(&lease.sandbox_id).await.unwrap();
-    let sandbox = timeout(Duration::from_secs(10), backend.provider().attach(&lease)).await.unwrap().unwrap();
-    assert_eq!(run(&*sandbox, 2, "echo $kept").await.content.trim(), "value");
+    backend
+        .provider()
+        .pausing()
+        .unwrap()
+        .pause(&lease.sandbox_id)
+        .await
+        .unwrap();
+    let sandbox = timeout(Duration::from_secs(10), backend.provider().attach(&lease))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        run(&*sandbox, 2, "echo $kept").await.content.trim(),
+        "value"
+    );
     remove(&backend, sandbox).await;
 
     for failed in [
-        error(backend.provider().pausing().unwrap().pause(&lease.sandbox_id).await),
-        error(backend.provider().pausing().unwrap().resume(&lease.sandbox_id).await),
-        error(backend.provider().monitoring().unwrap().usage(&lease.sandbox_id).await),
-        error(backend.provider().monitoring().unwrap().logs(&lease.sandbox_id).await),
+        error(
+            backend
+                .provider()
+                .pausing()
+                .unwrap()
+                .pause(&lease.sandbox_id)
+                .await,
+        ),
+        error(
+            backend
+                .provider()
+                .pausing()
+                .unwrap()
+                .resume(&lease.sandbox_id)
+                .await,
+        ),
+        error(
+            backend
+                .provider()
+                .monitoring()
+                .unwrap()
+                .usage(&lease.sandbox_id)
+                .await,
+        ),
+        error(
+            backend
+                .provider()
+                .monitoring()
+                .unwrap()
+                .logs(&lease.sandbox_id)
+                .await,
+        ),
         error(
             backend
                 .provider()

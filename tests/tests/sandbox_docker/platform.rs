@@ -10,13 +10,18 @@ use crate::skip::{Requirement, skip};
 
 #[tokio::test]
 async fn image_is_pulled_when_local_one_is_for_another_platform() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     let engine = backend.engine().await;
     let image = backend.image().unwrap();
     let found = engine.inspect_image(&image).await.unwrap();
     let own = format!("{}/{}", found.os.unwrap(), found.architecture.unwrap());
     let with = |platform: &str| {
-        DockerProvider::new(DockerConfig { platform: Some(platform.into()), ..backend.config() })
+        DockerProvider::new(DockerConfig {
+            platform: Some(platform.into()),
+            ..backend.config()
+        })
     };
     let sandbox = with(&own).create(&spec(&backend), &|_| {}).await.unwrap();
     assert_eq!(run(&*sandbox, 1, "echo here").await.content.trim(), "here");
@@ -24,26 +29,57 @@ async fn image_is_pulled_when_local_one_is_for_another_platform() {
 
     // The same image under a name whose registry does not exist.
     let repository = "127.0.0.1:1/glovebox-test/platform";
-    let tagged = TagImageOptionsBuilder::default().repo(repository).tag("1").build();
+    let tagged = TagImageOptionsBuilder::default()
+        .repo(repository)
+        .tag("1")
+        .build();
     engine.tag_image(&image, Some(tagged)).await.unwrap();
-    let spec = SandboxSpec { image: Some(format!("{repository}:1")), ..spec(&backend) };
+    let spec = SandboxSpec {
+        image: Some(format!("{repository}:1")),
+        ..spec(&backend)
+    };
     let failed = error(with("linux/s390x").create(&spec, &|_| {}).await);
-    engine.remove_image(&format!("{repository}:1"), None::<RemoveImageOptions>, None).await.unwrap();
-    assert!(matches!(failed, SandboxError::NoSuchImage { .. }), "{failed}");
+    engine
+        .remove_image(&format!("{repository}:1"), None::<RemoveImageOptions>, None)
+        .await
+        .unwrap();
+    assert!(
+        matches!(failed, SandboxError::NoSuchImage { .. }),
+        "{failed}"
+    );
     assert!(failed.to_string().contains("linux/s390x"), "{failed}");
 }
 
 #[tokio::test]
 async fn start_error_names_the_requirement_when_gpus_are_missing() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     let info = backend.engine().await.info().await.unwrap();
-    if info.runtimes.iter().flatten().any(|(name, _)| name.contains("nvidia")) {
-        return skip(Requirement::EngineWithoutGpus, "this one has the runtime of NVIDIA");
+    if info
+        .runtimes
+        .iter()
+        .flatten()
+        .any(|(name, _)| name.contains("nvidia"))
+    {
+        return skip(
+            Requirement::EngineWithoutGpus,
+            "this one has the runtime of NVIDIA",
+        );
     }
-    let provider = DockerProvider::new(DockerConfig { gpus: Some(Gpus::All), ..backend.config() });
+    let provider = DockerProvider::new(DockerConfig {
+        gpus: Some(Gpus::All),
+        ..backend.config()
+    });
     let spec = spec(&backend);
     let failed = error(provider.create(&spec, &|_| {}).await);
     assert!(matches!(failed, SandboxError::Start { .. }), "{failed:?}");
-    assert!(failed.to_string().contains("NVIDIA Container Toolkit"), "{failed}");
-    assert_eq!(backend.remains(&backend.id_of(&spec)).await, Vec::<String>::new());
+    assert!(
+        failed.to_string().contains("NVIDIA Container Toolkit"),
+        "{failed}"
+    );
+    assert_eq!(
+        backend.remains(&backend.id_of(&spec)).await,
+        Vec::<String>::new()
+    );
 }

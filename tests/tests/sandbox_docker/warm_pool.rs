@@ -22,7 +22,10 @@ fn pooled(backend: &DockerBackend, name: &str, size: usize, image: Option<String
 
 /// Returns a spec that entries of the pool fit.
 fn poolable_spec(backend: &DockerBackend) -> SandboxSpec {
-    SandboxSpec { resources: ResourceLimits::default(), ..spec(backend) }
+    SandboxSpec {
+        resources: ResourceLimits::default(),
+        ..spec(backend)
+    }
 }
 
 /// Waits until the pool has this number of running entries, and returns their ids.
@@ -32,7 +35,9 @@ async fn wait_until_filled(provider: &DockerProvider, count: usize) -> Vec<Sandb
             let mut entries = provider.list().await.unwrap();
             entries.retain(|entry| entry.conversation.is_none());
             assert!(entries.len() <= count, "{entries:?}");
-            let are_running = entries.iter().all(|entry| entry.condition == SandboxState::Running);
+            let are_running = entries
+                .iter()
+                .all(|entry| entry.condition == SandboxState::Running);
             if entries.len() == count && are_running {
                 return entries.into_iter().map(|entry| entry.sandbox).collect();
             }
@@ -60,17 +65,29 @@ async fn create_from_pool(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     let provider = DockerProvider::new(pooled(&backend, "lease", 1, None));
-    let [entry] = &wait_until_filled(&provider, 1).await[..] else { panic!("one pool entry") };
+    let [entry] = &wait_until_filled(&provider, 1).await[..] else {
+        panic!("one pool entry")
+    };
     assert_eq!(pool_entry_holder(entry), Some("holder-1"));
 
     let (spec, sandbox) = create_from_pool(&backend, &provider).await;
     assert_eq!(sandbox.lease().sandbox_id, backend.id_of(&spec));
-    assert_eq!(run(&*sandbox, 1, "echo kept > file; cat file").await.content.trim(), "kept");
+    assert_eq!(
+        run(&*sandbox, 1, "echo kept > file; cat file")
+            .await
+            .content
+            .trim(),
+        "kept"
+    );
     let listed = provider.list().await.unwrap();
     assert!(
-        listed.iter().any(|summary| summary.conversation.as_ref() == Some(&spec.conversation)),
+        listed
+            .iter()
+            .any(|summary| summary.conversation.as_ref() == Some(&spec.conversation)),
         "{listed:?}"
     );
 
@@ -96,40 +113,73 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pool_is_not_used_when_spec_has_more_than_an_image() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     let provider = DockerProvider::new(pooled(&backend, "fits", 1, None));
     wait_until_filled(&provider, 1).await;
-    let small = ResourceLimits { pids: 100, ..ResourceLimits::default() };
+    let small = ResourceLimits {
+        pids: 100,
+        ..ResourceLimits::default()
+    };
     let until_removed = engine::sandbox::Lifetime::UntilRemoved;
     let workspace = tempfile::tempdir().unwrap();
     for spec in [
-        SandboxSpec { resources: small, ..poolable_spec(&backend) },
-        SandboxSpec { lifetime: until_removed, ..poolable_spec(&backend) },
-        SandboxSpec { workspace: Some(workspace.path().into()), ..poolable_spec(&backend) },
-        SandboxSpec { volumes: vec!["cache:/cache:ro".parse().unwrap()], ..poolable_spec(&backend) },
+        SandboxSpec {
+            resources: small,
+            ..poolable_spec(&backend)
+        },
+        SandboxSpec {
+            lifetime: until_removed,
+            ..poolable_spec(&backend)
+        },
+        SandboxSpec {
+            workspace: Some(workspace.path().into()),
+            ..poolable_spec(&backend)
+        },
+        SandboxSpec {
+            volumes: vec!["cache:/cache:ro".parse().unwrap()],
+            ..poolable_spec(&backend)
+        },
     ] {
         let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-        assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await, "{spec:?}");
+        assert!(
+            !backend.is_from_pool(&sandbox.lease().sandbox_id).await,
+            "{spec:?}"
+        );
         remove(&backend, sandbox).await;
     }
     provider.wait_for_cleanup().await;
-    backend.engine().await.remove_volume("cache", None::<RemoveVolumeOptions>).await.unwrap();
+    backend
+        .engine()
+        .await
+        .remove_volume("cache", None::<RemoveVolumeOptions>)
+        .await
+        .unwrap();
     assert_eq!(provider.list().await.unwrap(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dead_pool_entry_is_replaced() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     let provider = DockerProvider::new(pooled(&backend, "died", 1, None));
     let dead = wait_until_filled(&provider, 1).await;
     provider.destroy(&dead[0]).await.unwrap();
     // With or without the pool: a create never fails because of the pool and never waits for it.
-    let sandbox = provider.create(&poolable_spec(&backend), &|_| {}).await.unwrap();
+    let sandbox = provider
+        .create(&poolable_spec(&backend), &|_| {})
+        .await
+        .unwrap();
     assert_eq!(run(&*sandbox, 1, "echo here").await.content.trim(), "here");
     remove(&backend, sandbox).await;
     assert_ne!(wait_until_filled(&provider, 1).await, dead);
     drop(provider); // removes its pool entries
-    let other = DockerProvider::new(DockerConfig { pool: None, ..pooled(&backend, "died", 1, None) });
+    let other = DockerProvider::new(DockerConfig {
+        pool: None,
+        ..pooled(&backend, "died", 1, None)
+    });
     let gone = async {
         while !other.list().await.unwrap().is_empty() {
             sleep(Duration::from_millis(50)).await;
@@ -140,12 +190,24 @@ async fn dead_pool_entry_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
-    let Some(backend) = DockerBackend::busybox() else { return };
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
     // No registry listens on this loopback port.
-    let provider = DockerProvider::new(pooled(&backend, "none", 2, Some("127.0.0.1:1/no/image:1".into())));
-    let sandbox = provider.create(&poolable_spec(&backend), &|_| {}).await.unwrap();
+    let provider = DockerProvider::new(pooled(
+        &backend,
+        "none",
+        2,
+        Some("127.0.0.1:1/no/image:1".into()),
+    ));
+    let sandbox = provider
+        .create(&poolable_spec(&backend), &|_| {})
+        .await
+        .unwrap();
     assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await);
     remove(&backend, sandbox).await;
-    timeout(Duration::from_secs(10), provider.wait_for_cleanup()).await.unwrap();
+    timeout(Duration::from_secs(10), provider.wait_for_cleanup())
+        .await
+        .unwrap();
     assert_eq!(provider.list().await.unwrap(), []);
 }

@@ -1,4 +1,5 @@
-//! A test for each row of the table of what is isolated (`docs/security.md`): an attack from inside, judged from outside.
+//! A test for each row of the table of what is isolated (`docs/security.md`): an attack from
+//! inside, judged from outside.
 
 use std::fs::Permissions;
 use std::os::fd::IntoRawFd as _;
@@ -53,7 +54,10 @@ async fn successes(sandbox: &dyn Sandbox, number: u32, attempts: &str) -> Vec<St
     let lines: Vec<&str> = tried.content.lines().map(str::trim).collect();
     let (last, lines) = lines.split_last().unwrap();
     assert_eq!(*last, "made", "{tried:?}");
-    lines.iter().map(|line| line.strip_prefix("let through: ").expect(line).to_owned()).collect()
+    lines
+        .iter()
+        .map(|line| line.strip_prefix("let through: ").expect(line).to_owned())
+        .collect()
 }
 
 const NONE: [String; 0] = [];
@@ -73,9 +77,16 @@ fn folder_in(parent: impl AsRef<Path>) -> TempDir {
 /// Creates unrelated folders of the host.
 fn foreign_folders() -> Vec<TempDir> {
     let for_everyone = ["/tmp", "/var/tmp"].into_iter();
-    let for_root = ["/opt", "/srv", "/mnt", "/var/lib", "/root", "/"].into_iter().filter(|_| is_root());
-    let folders = for_everyone.chain(for_root).filter(|parent| Path::new(parent).is_dir());
-    folders.map(folder_in).chain([folder_in(outside_parent())]).collect()
+    let for_root = ["/opt", "/srv", "/mnt", "/var/lib", "/root", "/"]
+        .into_iter()
+        .filter(|_| is_root());
+    let folders = for_everyone
+        .chain(for_root)
+        .filter(|parent| Path::new(parent).is_dir());
+    folders
+        .map(folder_in)
+        .chain([folder_in(outside_parent())])
+        .collect()
 }
 
 /// Returns the attributes that can change without the content.
@@ -83,7 +94,13 @@ fn attributes(path: &Path) -> (u32, u32, u32, i64, bool) {
     let found = std::fs::metadata(path).unwrap();
     let mut value = [0; 16];
     let has_attribute = rustix::fs::getxattr(path, "user.planted", &mut value).is_ok();
-    (found.mode(), found.uid(), found.gid(), found.mtime(), has_attribute)
+    (
+        found.mode(),
+        found.uid(),
+        found.gid(),
+        found.mtime(),
+        has_attribute,
+    )
 }
 
 pub(super) async fn attributes_outside_cannot_be_changed(backend: &LocalBackend) {
@@ -100,16 +117,32 @@ pub(super) async fn attributes_outside_cannot_be_changed(backend: &LocalBackend)
     let mut spec = spec(backend);
     let volume = |target: &str, read_only| {
         let source = shared.path().to_str().unwrap().to_owned();
-        Volume { source, target: target.into(), read_only }
+        Volume {
+            source,
+            target: target.into(),
+            read_only,
+        }
     };
     spec.volumes = vec![volume("/shared", true)];
     let provider = LocalProvider::new(config);
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
 
     let places = [tool.clone(), "/shared/file".into(), "/usr/bin/env".into()];
-    let seen = run(&*sandbox, 1, &format!("cat {} /shared/file", tool.display())).await;
-    assert!(seen.content.contains("echo tool") && seen.content.contains("shared"), "{seen:?}");
-    let before = [attributes(&tool), attributes(&file), attributes(Path::new("/usr/bin/env"))];
+    let seen = run(
+        &*sandbox,
+        1,
+        &format!("cat {} /shared/file", tool.display()),
+    )
+    .await;
+    assert!(
+        seen.content.contains("echo tool") && seen.content.contains("shared"),
+        "{seen:?}"
+    );
+    let before = [
+        attributes(&tool),
+        attributes(&file),
+        attributes(Path::new("/usr/bin/env")),
+    ];
     let attempts = |path: &Path| {
         format!(
             "path = '{}'\n\
@@ -128,7 +161,11 @@ pub(super) async fn attributes_outside_cannot_be_changed(backend: &LocalBackend)
     };
     let attempts: String = places.iter().map(|path| attempts(path)).collect();
     assert_eq!(successes(&*sandbox, 2, &attempts).await, NONE);
-    let after = [attributes(&tool), attributes(&file), attributes(Path::new("/usr/bin/env"))];
+    let after = [
+        attributes(&tool),
+        attributes(&file),
+        attributes(Path::new("/usr/bin/env")),
+    ];
     assert_eq!(before, after);
 
     // In the workspace they can be changed, as tar, cp and pip need.
@@ -139,7 +176,12 @@ pub(super) async fn attributes_outside_cannot_be_changed(backend: &LocalBackend)
 
     spec.volumes = vec![volume("/shared", false)];
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
-    assert_eq!(run(&*sandbox, 1, "echo written > /shared/file").await.exit_code, 0);
+    assert_eq!(
+        run(&*sandbox, 1, "echo written > /shared/file")
+            .await
+            .exit_code,
+        0
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "written\n");
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 }
@@ -149,26 +191,46 @@ pub(super) async fn other_host_files_are_not_visible(backend: &LocalBackend) {
     let sandbox = create_sandbox(backend).await;
     for (number, folder) in (1..).zip(&folders) {
         let path = folder.path().display();
-        let seen = run(&*sandbox, number, &format!("cat {path}/file; ls {path}")).await.content;
+        let seen = run(&*sandbox, number, &format!("cat {path}/file; ls {path}"))
+            .await
+            .content;
         assert!(
             !seen.contains("canary") && !seen.lines().any(|line| line.trim() == "file"),
             "{path}: {seen}"
         );
     }
-    let seen =
-        run(&*sandbox, 50, "ls -A /home /root /opt /srv /mnt /media /boot /run /var/log 2>/dev/null").await;
-    let entries = seen.content.lines().filter(|line| !line.trim().is_empty() && !line.trim().ends_with(':'));
+    let seen = run(
+        &*sandbox,
+        50,
+        "ls -A /home /root /opt /srv /mnt /media /boot /run /var/log 2>/dev/null",
+    )
+    .await;
+    let entries = seen
+        .content
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.trim().ends_with(':'));
     let state = backend.state_dir();
-    let entries: Vec<&str> = entries.map(str::trim).filter(|entry| !state.ends_with(entry)).collect();
+    let entries: Vec<&str> = entries
+        .map(str::trim)
+        .filter(|entry| !state.ends_with(entry))
+        .collect();
     assert!(entries.is_empty(), "{entries:?}");
-    let links = run(&*sandbox, 51, "ls -A /proc/1/root/opt /proc/self/root/opt 2>/dev/null").await;
+    let links = run(
+        &*sandbox,
+        51,
+        "ls -A /proc/1/root/opt /proc/self/root/opt 2>/dev/null",
+    )
+    .await;
     assert_eq!(links.content.trim(), "");
     remove(backend, sandbox).await;
 }
 
 pub(super) async fn files_of_root_are_not_visible(backend: &LocalBackend) {
     if !is_root() {
-        return skip(Requirement::Root, "an ordinary user has no private files outside of its home");
+        return skip(
+            Requirement::Root,
+            "an ordinary user has no private files outside of its home",
+        );
     }
     let folder = folder_in("/etc");
     let secret = folder.path().join("secret");
@@ -179,15 +241,27 @@ pub(super) async fn files_of_root_are_not_visible(backend: &LocalBackend) {
     write_secret(&secret);
     let sandbox = create_sandbox(backend).await;
     let path = folder.path().display();
-    let seen = run(&*sandbox, 1, &format!("cat {path}/file {path}/secret")).await.content;
-    assert!(seen.contains("canary-of-the-host") && !seen.contains("canary-of-root"), "{seen}");
+    let seen = run(&*sandbox, 1, &format!("cat {path}/file {path}/secret"))
+        .await
+        .content;
+    assert!(
+        seen.contains("canary-of-the-host") && !seen.contains("canary-of-root"),
+        "{seen}"
+    );
     // Replaced like `passwd` replaces it, which removes a mount on the old file.
     let newer = folder.path().join("newer");
     write_secret(&newer);
     std::fs::rename(&newer, &secret).unwrap();
-    let seen =
-        run(&*sandbox, 2, &format!("cat {path}/secret; ls {path}; cat /etc/shadow /etc/gshadow")).await;
-    assert!(!seen.content.contains("canary-of-root") && !seen.content.contains("root:"), "{seen:?}");
+    let seen = run(
+        &*sandbox,
+        2,
+        &format!("cat {path}/secret; ls {path}; cat /etc/shadow /etc/gshadow"),
+    )
+    .await;
+    assert!(
+        !seen.content.contains("canary-of-root") && !seen.content.contains("root:"),
+        "{seen:?}"
+    );
     let attempts = "
 for name in os.listdir('/proc'):
     path = f'/proc/{name}'
@@ -204,17 +278,31 @@ for path in ('/proc/kcore', '/proc/kmsg', '/proc/keys'):
 
 pub(super) async fn host_sockets_are_not_reachable(backend: &LocalBackend) {
     let folders = foreign_folders();
-    let listen =
-        |folder: &TempDir| tokio::net::UnixListener::bind(folder.path().join("engine.sock")).unwrap();
+    let listen = |folder: &TempDir| {
+        tokio::net::UnixListener::bind(folder.path().join("engine.sock")).unwrap()
+    };
     let _listeners: Vec<_> = folders.iter().map(listen).collect();
     for network in [false, true] {
-        let config = LocalConfig { network, ..backend.config(backend.server()) };
-        let sandbox = LocalProvider::new(config).create(&spec(backend), &|_| {}).await.unwrap();
+        let config = LocalConfig {
+            network,
+            ..backend.config(backend.server())
+        };
+        let sandbox = LocalProvider::new(config)
+            .create(&spec(backend), &|_| {})
+            .await
+            .unwrap();
         let attempts = folders.iter().map(|folder| {
             let path = folder.path().join("engine.sock");
-            format!("attempt('{0}', lambda: socket.socket(socket.AF_UNIX).connect('{0}'))\n", path.display())
+            format!(
+                "attempt('{0}', lambda: socket.socket(socket.AF_UNIX).connect('{0}'))\n",
+                path.display()
+            )
         });
-        assert_eq!(successes(&*sandbox, 1, &attempts.collect::<String>()).await, NONE, "network: {network}");
+        assert_eq!(
+            successes(&*sandbox, 1, &attempts.collect::<String>()).await,
+            NONE,
+            "network: {network}"
+        );
         remove(backend, sandbox).await;
     }
 }
@@ -224,14 +312,27 @@ pub(super) async fn abstract_sockets_are_not_reachable(backend: &LocalBackend) {
     let name = backend.state_dir().display().to_string(); // unique
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).unwrap();
     let _listener = std::os::unix::net::UnixListener::bind_addr(&address).unwrap();
-    for network in [false, true].into_iter().filter(|network| !network || kernel_version() >= (6, 12)) {
-        let config = LocalConfig { network, ..backend.config(backend.server()) };
-        let sandbox = LocalProvider::new(config).create(&spec(backend), &|_| {}).await.unwrap();
+    for network in [false, true]
+        .into_iter()
+        .filter(|network| !network || kernel_version() >= (6, 12))
+    {
+        let config = LocalConfig {
+            network,
+            ..backend.config(backend.server())
+        };
+        let sandbox = LocalProvider::new(config)
+            .create(&spec(backend), &|_| {})
+            .await
+            .unwrap();
         let attempts = format!(
             "attempt('stream', lambda: socket.socket(socket.AF_UNIX).connect('\\0{name}'))\n\
              attempt('datagram', lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', '\\0{name}'))\n"
         );
-        assert_eq!(successes(&*sandbox, 1, &attempts).await, NONE, "network: {network}");
+        assert_eq!(
+            successes(&*sandbox, 1, &attempts).await,
+            NONE,
+            "network: {network}"
+        );
         remove(backend, sandbox).await;
     }
 }
@@ -258,16 +359,33 @@ struct HostProcess(std::process::Child);
 
 impl HostProcess {
     fn start() -> Self {
-        Self(Command::new("sleep").arg("1000").stdin(Stdio::null()).spawn().unwrap())
+        Self(
+            Command::new("sleep")
+                .arg("1000")
+                .stdin(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     /// Returns its nice value, processors and limits.
     fn state(&mut self) -> [String; 3] {
         assert_eq!(self.0.try_wait().unwrap(), None, "it was killed");
-        let read = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap();
-        let nice = read("stat").rsplit_once(')').unwrap().1.split_whitespace().nth(16).unwrap().to_owned();
-        let affinity =
-            read("status").lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap().to_owned();
+        let read =
+            |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", self.0.id())).unwrap();
+        let nice = read("stat")
+            .rsplit_once(')')
+            .unwrap()
+            .1
+            .split_whitespace()
+            .nth(16)
+            .unwrap()
+            .to_owned();
+        let affinity = read("status")
+            .lines()
+            .find(|line| line.starts_with("Cpus_allowed:"))
+            .unwrap()
+            .to_owned();
         [nice, affinity, read("limits")]
     }
 }
@@ -305,7 +423,12 @@ pub(super) async fn foreign_processes_cannot_be_changed(backend: &LocalBackend) 
     );
     assert_eq!(successes(&*sandbox, 1, &attempts).await, NONE);
     // All processes of the user.
-    run(&*sandbox, 2, "renice -n 19 -u $(id -u) >/dev/null 2>&1; kill -0 -1").await;
+    run(
+        &*sandbox,
+        2,
+        "renice -n 19 -u $(id -u) >/dev/null 2>&1; kill -0 -1",
+    )
+    .await;
     assert_eq!(bystander.state(), before);
     let seen = run(
         &*sandbox,
@@ -318,7 +441,10 @@ pub(super) async fn foreign_processes_cannot_be_changed(backend: &LocalBackend) 
 }
 
 pub(super) async fn keys_and_ipc_objects_are_isolated(backend: &LocalBackend) {
-    let made = Command::new("ipcmk").args(["--shmem", "4096", "--mode", "0666"]).output().unwrap();
+    let made = Command::new("ipcmk")
+        .args(["--shmem", "4096", "--mode", "0666"])
+        .output()
+        .unwrap();
     let output = String::from_utf8(made.stdout).unwrap();
     let id: u32 = output.trim().rsplit(' ').next().unwrap().parse().unwrap();
     let sandbox = create_sandbox(backend).await;
@@ -332,7 +458,10 @@ pub(super) async fn keys_and_ipc_objects_are_isolated(backend: &LocalBackend) {
          attempt('remove shared memory', lambda: call(31, {id}, 0, 0))\n"
     );
     let found = successes(&*sandbox, 1, &attempts).await;
-    let removed = Command::new("ipcrm").args(["--shmem-id", &id.to_string()]).status().unwrap();
+    let removed = Command::new("ipcrm")
+        .args(["--shmem-id", &id.to_string()])
+        .status()
+        .unwrap();
     assert_eq!(found, NONE);
     assert!(removed.success(), "the sandbox removed it");
     remove(backend, sandbox).await;
@@ -362,16 +491,29 @@ for bits in (0o4755, 0o2755, 0o6777):
 os.chmod('own', 0o755)
 ";
     assert_eq!(successes(&*sandbox, 1, attempts).await, NONE);
-    run(&*sandbox, 2, "cp /bin/sh shell; install -m 4755 shell lent; cp -p /usr/bin/passwd passwd").await;
-    let found =
-        Command::new("find").arg(&sandbox.lease().working_dir).args(["-perm", "/6000"]).output().unwrap();
+    run(
+        &*sandbox,
+        2,
+        "cp /bin/sh shell; install -m 4755 shell lent; cp -p /usr/bin/passwd passwd",
+    )
+    .await;
+    let found = Command::new("find")
+        .arg(&sandbox.lease().working_dir)
+        .args(["-perm", "/6000"])
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
     remove(backend, sandbox).await;
 }
 
 pub(super) async fn persistent_memory_is_bounded(backend: &LocalBackend) {
     let sandbox = create_sandbox(backend).await;
-    let size = run(&*sandbox, 1, "df --block-size=1M --output=size /dev/shm | tail -n 1").await;
+    let size = run(
+        &*sandbox,
+        1,
+        "df --block-size=1M --output=size /dev/shm | tail -n 1",
+    )
+    .await;
     assert_eq!(size.content.trim(), "64");
     let attempts = "
 attempt('a large segment', lambda: call(29, 0, 1 << 20, 0o1600))
@@ -422,11 +564,14 @@ attempt('capability', lambda: os.setxattr('attempts1.py', 'security.capability',
 pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &LocalBackend) {
     let folder = folder_in(outside_parent());
     let flags = rustix::fs::OFlags::RDONLY;
-    let opened = rustix::fs::open(folder.path().join("file"), flags, rustix::fs::Mode::empty()).unwrap();
+    let opened =
+        rustix::fs::open(folder.path().join("file"), flags, rustix::fs::Mode::empty()).unwrap();
     let number = opened.into_raw_fd();
     let sandbox = create_sandbox(backend).await;
     let search = format!("cat <&{number}; for each in /proc/[0-9]*/fd/*; do readlink $each; done");
-    let seen = run(&*sandbox, 1, &format!("({search}) 2>/dev/null")).await.content;
+    let seen = run(&*sandbox, 1, &format!("({search}) 2>/dev/null"))
+        .await
+        .content;
     // A program without a terminal is started differently.
     let request = ProcessRequest::new(["sh", "-c", &format!("exec 2>&1; {search}")]);
     let output = std::sync::Mutex::new(Vec::new());
@@ -434,7 +579,12 @@ pub(super) async fn descriptors_of_the_host_are_not_inherited(backend: &LocalBac
         OutputChunk::Bytes { bytes, .. } => output.lock().unwrap().extend_from_slice(bytes),
         other => panic!("{other:?}"),
     };
-    sandbox.processes().unwrap().exec(&"search".parse().unwrap(), &request, None, &on_output).await.unwrap();
+    sandbox
+        .processes()
+        .unwrap()
+        .exec(&"search".parse().unwrap(), &request, None, &on_output)
+        .await
+        .unwrap();
     let seen = seen + &String::from_utf8(output.into_inner().unwrap()).unwrap();
     let path = folder.path().to_string_lossy().into_owned();
     assert!(!seen.contains("canary") && !seen.contains(&path), "{seen}");
@@ -447,8 +597,16 @@ pub(super) async fn tools_outside_the_home_are_not_visible(backend: &LocalBacken
     std::os::unix::fs::symlink(elsewhere.path(), home.path().join(".pyenv")).unwrap();
     let mut config = backend.config(backend.server());
     config.environment.push(("HOME".into(), home.path().into()));
-    let sandbox = LocalProvider::new(config).create(&spec(backend), &|_| {}).await.unwrap();
-    let seen = run(&*sandbox, 1, &format!("cat ~/.pyenv/file {}/file", elsewhere.path().display())).await;
+    let sandbox = LocalProvider::new(config)
+        .create(&spec(backend), &|_| {})
+        .await
+        .unwrap();
+    let seen = run(
+        &*sandbox,
+        1,
+        &format!("cat ~/.pyenv/file {}/file", elsewhere.path().display()),
+    )
+    .await;
     assert!(!seen.content.contains("canary"), "{seen:?}");
     remove(backend, sandbox).await;
 }

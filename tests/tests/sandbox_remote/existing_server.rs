@@ -25,8 +25,11 @@ async fn foreign_server_survives_and_our_processes_end_on_removal() {
     let sandbox = provider.create(&spec, &|_| {}).await.unwrap();
     let received = OutputRecorder::default();
     {
-        let (first, request, listener) =
-            (id(1), command("touch here; echo star''ted; sleep 1046"), received.listener());
+        let (first, request, listener) = (
+            id(1),
+            command("touch here; echo star''ted; sleep 1046"),
+            received.listener(),
+        );
         tokio::select! {
             ended = sandbox.execute(&first, &request, &listener) => panic!("ended too early: {ended:?}"),
             () = received.wait_for("started") => {}
@@ -72,28 +75,61 @@ async fn missing_server_is_reported_immediately() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let started = Instant::now();
-    let failed =
-        error(server_at(&format!("http://{address}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
-    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-    assert!(failed.to_string().contains(&format!("cannot reach {address}")), "{failed}");
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    let failed = error(
+        server_at(&format!("http://{address}"), SERVER_KEY)
+            .create(&unplaced(), &|_| {})
+            .await,
+    );
+    assert!(
+        matches!(failed, SandboxError::RuntimeUnavailable { .. }),
+        "{failed:?}"
+    );
+    assert!(
+        failed
+            .to_string()
+            .contains(&format!("cannot reach {address}")),
+        "{failed}"
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn server_that_is_no_action_server_is_rejected() {
     let backend = SandboxHostBackend::<LocalBackend>::over_local().unwrap();
     let something_else = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
-    let failed =
-        error(server_at(&format!("http://{something_else}"), SERVER_KEY).create(&unplaced(), &|_| {}).await);
-    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-    assert!(failed.to_string().contains("no action server responds at http://127.0.0.1"), "{failed}");
+    let failed = error(
+        server_at(&format!("http://{something_else}"), SERVER_KEY)
+            .create(&unplaced(), &|_| {})
+            .await,
+    );
+    assert!(
+        matches!(failed, SandboxError::RuntimeUnavailable { .. }),
+        "{failed:?}"
+    );
+    assert!(
+        failed
+            .to_string()
+            .contains("no action server responds at http://127.0.0.1"),
+        "{failed}"
+    );
 }
 
 #[tokio::test]
 async fn workspace_of_this_machine_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let spec = SandboxSpec { workspace: Some(folder.path().into()), ..unplaced() };
-    let failed = error(server_at("http://127.0.0.1:9", SERVER_KEY).create(&spec, &|_| {}).await);
+    let spec = SandboxSpec {
+        workspace: Some(folder.path().into()),
+        ..unplaced()
+    };
+    let failed = error(
+        server_at("http://127.0.0.1:9", SERVER_KEY)
+            .create(&spec, &|_| {})
+            .await,
+    );
     assert!(
         matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("folder of this machine")),
         "{failed}"

@@ -28,8 +28,9 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 fn list(address: SocketAddr) -> String {
     let mut stream = connect(address);
-    let request =
-        format!("GET /list HTTP/1.1\r\nhost: x\r\nconnection: close\r\nX-API-Key: {SECRET}\r\n\r\n");
+    let request = format!(
+        "GET /list HTTP/1.1\r\nhost: x\r\nconnection: close\r\nX-API-Key: {SECRET}\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -39,8 +40,9 @@ fn list(address: SocketAddr) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_is_served_during_a_flood_of_a_sandbox_host() {
     let backend = SandboxHostBackend::over_local().unwrap();
-    let address =
-        backend.start_host(SandboxHostBackend::<tests::sandbox_contract::local::LocalBackend>::host_config());
+    let address = backend.start_host(SandboxHostBackend::<
+        tests::sandbox_contract::local::LocalBackend,
+    >::host_config());
     let scene = tokio::task::spawn_blocking(move || {
         for beginning in HALF_REQUESTS {
             let mut flood = Vec::new();
@@ -53,7 +55,11 @@ async fn client_is_served_during_a_flood_of_a_sandbox_host() {
                     let (asked, answer) = (Instant::now(), list(address));
                     let beginning = String::from_utf8_lossy(beginning);
                     assert!(answer.starts_with("HTTP/1.1 200"), "{beginning}: {answer}");
-                    assert!(asked.elapsed() < RESPONSE_TIMEOUT, "{beginning}: {:?}", asked.elapsed());
+                    assert!(
+                        asked.elapsed() < RESPONSE_TIMEOUT,
+                        "{beginning}: {:?}",
+                        asked.elapsed()
+                    );
                 }
             }
         }
@@ -65,20 +71,32 @@ async fn client_is_served_during_a_flood_of_a_sandbox_host() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn early_refusal_reaches_a_client_that_still_sends() {
     let backend = SandboxHostBackend::over_local().unwrap();
-    let address =
-        backend.start_host(SandboxHostBackend::<tests::sandbox_contract::local::LocalBackend>::host_config());
+    let address = backend.start_host(SandboxHostBackend::<
+        tests::sandbox_contract::local::LocalBackend,
+    >::host_config());
     let scene = tokio::task::spawn_blocking(move || {
-        for (path, status) in
-            [("/start", "403"), ("/sandboxes/glovebox-c/v1/files?path=/a", "403"), ("/no", "404")]
-        {
+        for (path, status) in [
+            ("/start", "403"),
+            ("/sandboxes/glovebox-c/v1/files?path=/a", "403"),
+            ("/no", "404"),
+        ] {
             let (mut stream, body) = (connect(address), vec![b'x'; 8 << 20]);
             let length = body.len();
-            let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+            let head =
+                format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
             stream.write_all(head.as_bytes()).unwrap();
-            stream.write_all(&body).unwrap_or_else(|error| panic!("{path}: {error}"));
+            stream
+                .write_all(&body)
+                .unwrap_or_else(|error| panic!("{path}: {error}"));
             let mut answer = [0; 12];
-            stream.read_exact(&mut answer).unwrap_or_else(|error| panic!("{path}: {error}"));
-            assert_eq!(String::from_utf8_lossy(&answer), format!("HTTP/1.1 {status}"), "{path}");
+            stream
+                .read_exact(&mut answer)
+                .unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert_eq!(
+                String::from_utf8_lossy(&answer),
+                format!("HTTP/1.1 {status}"),
+                "{path}"
+            );
         }
     });
     scene.await.unwrap();

@@ -60,13 +60,21 @@ async fn answer(
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     service.requests.lock().unwrap().push((route.clone(), body));
     let mut script = service.answers.lock().unwrap();
-    let answers = script.iter_mut().find(|(scripted, _)| *scripted == route).map(|(_, answers)| answers);
+    let answers = script
+        .iter_mut()
+        .find(|(scripted, _)| *scripted == route)
+        .map(|(_, answers)| answers);
     let (status, body) = match answers {
         None => (404, json!({"detail": "Not Found"})),
         Some(answers) if answers.len() > 1 => answers.pop_front().unwrap(),
         Some(answers) => answers[0].clone(),
     };
-    (StatusCode::from_u16(status).unwrap(), [("retry-after", "1")], body.to_string()).into_response()
+    (
+        StatusCode::from_u16(status).unwrap(),
+        [("retry-after", "1")],
+        body.to_string(),
+    )
+        .into_response()
 }
 
 fn config(address: SocketAddr) -> RemoteRuntimeConfig {
@@ -91,7 +99,10 @@ fn spec() -> SandboxSpec {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
-    let (backend, service) = (DirectServerBackend::new().unwrap(), ScriptedService::default());
+    let (backend, service) = (
+        DirectServerBackend::new().unwrap(),
+        ScriptedService::default(),
+    );
     let server = backend.start().await;
     let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
     let runtime = |status: &str| {
@@ -101,9 +112,15 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
         })
     };
     let full = json!({"detail": "too many"});
-    service.script("POST /api/start", [(503, full.clone()), (429, full), (200, runtime("running"))]);
+    service.script(
+        "POST /api/start",
+        [(503, full.clone()), (429, full), (200, runtime("running"))],
+    );
     let pod = |status: &str| {
-        (200, json!({"runtime_id": "run-7", "pod_status": status, "status": "running", "url": ""}))
+        (
+            200,
+            json!({"runtime_id": "run-7", "pod_status": status, "status": "running", "url": ""}),
+        )
     };
     service.script("GET /api/runtime/run-7", [pod("Pending"), pod("ready")]);
     let started = Instant::now();
@@ -113,7 +130,10 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
         "it asks to wait a second each time: {:?}",
         started.elapsed()
     );
-    assert_eq!(run(&*sandbox, 1, "echo there").await.content.trim(), "there");
+    assert_eq!(
+        run(&*sandbox, 1, "echo there").await.content.trim(),
+        "there"
+    );
     assert_eq!(sandbox.lease().sandbox_id.as_str(), "glovebox-talk-1");
 
     let requests = service.take_requests();
@@ -132,7 +152,13 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     ] {
         assert_eq!(start[field], value, "{field}");
     }
-    assert!(start["command"][2].as_str().unwrap().contains("action-server serve"), "{start}");
+    assert!(
+        start["command"][2]
+            .as_str()
+            .unwrap()
+            .contains("action-server serve"),
+        "{start}"
+    );
 
     // Paused meanwhile: an attach resumes it.
     let lease = sandbox.lease().clone();
@@ -140,46 +166,112 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
     service.script("GET /api/sessions/talk-1", [(200, runtime("paused"))]);
     service.script("POST /api/resume", [(200, json!({"message": "ok"}))]);
     let sandbox = provider.attach(&lease).await.unwrap();
-    assert_eq!(run(&*sandbox, 2, "echo again").await.content.trim(), "again");
+    assert_eq!(
+        run(&*sandbox, 2, "echo again").await.content.trim(),
+        "again"
+    );
     service.script("GET /api/sessions/talk-1", [(200, runtime("running"))]);
     for route in ["POST /api/pause", "POST /api/stop"] {
         service.script(route, [(502, Value::Null), (200, Value::Null)]);
     }
-    provider.pausing().unwrap().pause(&lease.sandbox_id).await.unwrap();
-    provider.pausing().unwrap().resume(&lease.sandbox_id).await.unwrap();
+    provider
+        .pausing()
+        .unwrap()
+        .pause(&lease.sandbox_id)
+        .await
+        .unwrap();
+    provider
+        .pausing()
+        .unwrap()
+        .resume(&lease.sandbox_id)
+        .await
+        .unwrap();
     provider.destroy(&lease.sandbox_id).await.unwrap();
     let requests = service.take_requests();
-    let posts: Vec<_> = requests.iter().filter(|(route, _)| route.starts_with("POST")).collect();
-    let routes: Vec<&str> =
-        posts.iter().map(|(route, _)| route.strip_prefix("POST /api/").unwrap()).collect();
-    assert_eq!(routes, ["resume", "pause", "pause", "resume", "stop", "stop"]);
-    assert!(posts.iter().all(|(_, body)| *body == json!({"runtime_id": "run-7"})), "{posts:?}");
+    let posts: Vec<_> = requests
+        .iter()
+        .filter(|(route, _)| route.starts_with("POST"))
+        .collect();
+    let routes: Vec<&str> = posts
+        .iter()
+        .map(|(route, _)| route.strip_prefix("POST /api/").unwrap())
+        .collect();
+    assert_eq!(
+        routes,
+        ["resume", "pause", "pause", "resume", "stop", "stop"]
+    );
+    assert!(
+        posts
+            .iter()
+            .all(|(_, body)| *body == json!({"runtime_id": "run-7"})),
+        "{posts:?}"
+    );
 
-    service.script("GET /api/list", [(200, json!({"runtimes": [runtime("paused"), {"runtime_id": "x"}]}))]);
+    service.script(
+        "GET /api/list",
+        [(
+            200,
+            json!({"runtimes": [runtime("paused"), {"runtime_id": "x"}]}),
+        )],
+    );
     let listed = provider.list().await.unwrap();
     assert_eq!(listed.len(), 1);
     // The API has no removal of idle sandboxes.
-    assert_eq!((listed[0].condition, listed[0].lifetime), (SandboxState::Paused, Lifetime::UntilRemoved));
+    assert_eq!(
+        (listed[0].condition, listed[0].lifetime),
+        (SandboxState::Paused, Lifetime::UntilRemoved)
+    );
 
     service.script("GET /api/sessions/talk-1", [(200, runtime("stopped"))]);
-    assert!(matches!(error(provider.attach(&lease).await), SandboxError::Lost { .. }));
+    assert!(matches!(
+        error(provider.attach(&lease).await),
+        SandboxError::Lost { .. }
+    ));
 }
 
 #[tokio::test]
 async fn service_error_is_quoted_when_retries_or_time_run_out() {
     let service = ScriptedService::default();
     let address = service.serve().await;
-    service.script("POST /api/start", [(503, json!({"detail": "no node \u{1b}[31m is free"}))]);
-    let once = RemoteRuntimeConfig { enable_retries: false, ..config(address) };
-    let short = RemoteRuntimeConfig { init_timeout: Duration::from_secs(2), ..config(address) };
+    service.script(
+        "POST /api/start",
+        [(503, json!({"detail": "no node \u{1b}[31m is free"}))],
+    );
+    let once = RemoteRuntimeConfig {
+        enable_retries: false,
+        ..config(address)
+    };
+    let short = RemoteRuntimeConfig {
+        init_timeout: Duration::from_secs(2),
+        ..config(address)
+    };
     for (config, times) in [(once, 1..=1), (short, 2..=3)] {
         let started = Instant::now();
-        let failed = error(RemoteRuntimeProvider::new(config).unwrap().create(&spec(), &|_| {}).await);
-        assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
+        let failed = error(
+            RemoteRuntimeProvider::new(config)
+                .unwrap()
+                .create(&spec(), &|_| {})
+                .await,
+        );
+        assert!(
+            matches!(failed, SandboxError::RuntimeUnavailable { .. }),
+            "{failed:?}"
+        );
         let text = failed.to_string();
-        assert!(text.contains("503") && text.contains("no node  [31m is free"), "{text}");
-        assert!(started.elapsed() < Duration::from_secs(4), "{:?}", started.elapsed());
-        let starts = service.take_requests().iter().filter(|(route, _)| route == "POST /api/start").count();
+        assert!(
+            text.contains("503") && text.contains("no node  [31m is free"),
+            "{text}"
+        );
+        assert!(
+            started.elapsed() < Duration::from_secs(4),
+            "{:?}",
+            started.elapsed()
+        );
+        let starts = service
+            .take_requests()
+            .iter()
+            .filter(|(route, _)| route == "POST /api/start")
+            .count();
         assert!(times.contains(&starts), "{starts}");
     }
 }
@@ -192,9 +284,15 @@ async fn failed_sandbox_is_stopped_and_reported() {
     service.script("POST /api/start", [(200, runtime.clone())]);
     service.script(
         "GET /api/runtime/run-7",
-        [(200, json!({"runtime_id": "run-7", "pod_status": "CrashLoopBackOff"}))],
+        [(
+            200,
+            json!({"runtime_id": "run-7", "pod_status": "CrashLoopBackOff"}),
+        )],
     );
-    service.script("GET /api/sessions/talk-1", [(404, json!({})), (200, runtime)]);
+    service.script(
+        "GET /api/sessions/talk-1",
+        [(404, json!({})), (200, runtime)],
+    );
     service.script("POST /api/stop", [(200, json!({}))]);
     let failed = error(provider.create(&spec(), &|_| {}).await);
     assert!(
@@ -209,16 +307,34 @@ async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
     let service = ScriptedService::default();
     service.script("GET /api/sessions/talk-1", [(200, json!("a web page"))]);
     let failed = error(
-        RemoteRuntimeProvider::new(config(service.serve().await)).unwrap().create(&spec(), &|_| {}).await,
+        RemoteRuntimeProvider::new(config(service.serve().await))
+            .unwrap()
+            .create(&spec(), &|_| {})
+            .await,
     );
-    assert!(failed.to_string().contains("check that the address is that of a runtime API"), "{failed}");
+    assert!(
+        failed
+            .to_string()
+            .contains("check that the address is that of a runtime API"),
+        "{failed}"
+    );
 
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let site = Router::new().fallback(async || axum::response::Html("<!doctype html><p>Welcome"));
     tokio::spawn(async move { axum::serve(listener, site).await });
-    let failed = error(RemoteRuntimeProvider::new(config(address)).unwrap().create(&spec(), &|_| {}).await);
-    assert!(failed.to_string().contains("cannot be read (a web page, not JSON): check that"), "{failed}");
+    let failed = error(
+        RemoteRuntimeProvider::new(config(address))
+            .unwrap()
+            .create(&spec(), &|_| {})
+            .await,
+    );
+    assert!(
+        failed
+            .to_string()
+            .contains("cannot be read (a web page, not JSON): check that"),
+        "{failed}"
+    );
 
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = RemoteRuntimeConfig {
@@ -227,7 +343,19 @@ async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
         ..config(silent.local_addr().unwrap())
     };
     let started = Instant::now();
-    let failed = error(RemoteRuntimeProvider::new(silent).unwrap().create(&spec(), &|_| {}).await);
-    assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    let failed = error(
+        RemoteRuntimeProvider::new(silent)
+            .unwrap()
+            .create(&spec(), &|_| {})
+            .await,
+    );
+    assert!(
+        matches!(failed, SandboxError::RuntimeUnavailable { .. }),
+        "{failed:?}"
+    );
+    assert!(
+        started.elapsed() < Duration::from_secs(3),
+        "{:?}",
+        started.elapsed()
+    );
 }

@@ -1,4 +1,5 @@
-//! TLS in front of action servers and of a sandbox-host, terminated by a proxy with certificates of a test authority.
+//! TLS in front of action servers and of a sandbox-host, terminated by a proxy with certificates of
+//! a test authority.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -10,11 +11,14 @@ use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use sandbox::{
-    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider, SandboxHostConfig,
+    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
+    SandboxHostConfig,
 };
 use tempfile::TempDir;
 use tests::sandbox_contract::local::LocalBackend;
-use tests::sandbox_contract::remote::{DirectServerBackend, SECRET, SERVER_KEY, SandboxHostBackend};
+use tests::sandbox_contract::remote::{
+    DirectServerBackend, SECRET, SERVER_KEY, SandboxHostBackend,
+};
 use tests::sandbox_contract::{Backend, error, run, spec};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -31,15 +35,23 @@ impl CertificateAuthority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { issuer: Issuer::new(params, key), folder }
+        std::fs::write(
+            folder.path().join("ca.pem"),
+            params.self_signed(&key).unwrap().pem(),
+        )
+        .unwrap();
+        Self {
+            issuer: Issuer::new(params, key),
+            folder,
+        }
     }
 
     fn file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// Terminates TLS with a certificate for `name` and forwards to `target`, until the test's runtime ends.
+    /// Terminates TLS with a certificate for `name` and forwards to `target`, until the test's
+    /// runtime ends.
     async fn start_proxy(&self, target: SocketAddr, name: &str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -49,7 +61,9 @@ impl CertificateAuthority {
                 let acceptor = acceptor.clone();
                 tokio::spawn(async move {
                     // A client that rejects the certificate disconnects.
-                    let Ok(mut near) = acceptor.accept(near).await else { return };
+                    let Ok(mut near) = acceptor.accept(near).await else {
+                        return;
+                    };
                     let mut far = TcpStream::connect(target).await.unwrap();
                     let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
                 });
@@ -84,13 +98,24 @@ fn server_at(address: SocketAddr, additional_ca: Option<PathBuf>) -> RemoteServe
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_server_is_used_only_when_its_certificate_is_valid() {
-    let (backend, authority) = (DirectServerBackend::new().unwrap(), CertificateAuthority::new());
+    let (backend, authority) = (
+        DirectServerBackend::new().unwrap(),
+        CertificateAuthority::new(),
+    );
     let server = backend.start().await;
     let address = authority.start_proxy(server.address, "127.0.0.1").await;
-    let sandbox = server_at(address, Some(authority.file())).create(&spec(&backend), &|_| {}).await.unwrap();
-    assert_eq!(run(&*sandbox, 1, "echo over tls").await.content.trim(), "over tls");
+    let sandbox = server_at(address, Some(authority.file()))
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
+    assert_eq!(
+        run(&*sandbox, 1, "echo over tls").await.content.trim(),
+        "over tls"
+    );
 
-    let elsewhere = authority.start_proxy(server.address, "elsewhere.test").await;
+    let elsewhere = authority
+        .start_proxy(server.address, "elsewhere.test")
+        .await;
     let other = CertificateAuthority::new();
     let missing = authority.folder.path().join("missing.pem");
     let empty = authority.folder.path().join("empty.pem");
@@ -101,20 +126,35 @@ async fn tls_server_is_used_only_when_its_certificate_is_valid() {
         (address, Some(missing), "missing.pem"),
         (address, Some(empty), "contains no certificate"),
         (elsewhere, Some(authority.file()), "NotValidForName"),
-        (server.address, Some(authority.file()), "cannot establish TLS"),
+        (
+            server.address,
+            Some(authority.file()),
+            "cannot establish TLS",
+        ),
     ] {
         let failed = error(server_at(address, ca).create(&unplaced(), &|_| {}).await);
-        assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-        assert!(failed.to_string().contains(message), "{failed} does not say {message}");
+        assert!(
+            matches!(failed, SandboxError::RuntimeUnavailable { .. }),
+            "{failed:?}"
+        );
+        assert!(
+            failed.to_string().contains(message),
+            "{failed} does not say {message}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
-    let (backend, authority) =
-        (SandboxHostBackend::<LocalBackend>::over_local().unwrap(), CertificateAuthority::new());
+    let (backend, authority) = (
+        SandboxHostBackend::<LocalBackend>::over_local().unwrap(),
+        CertificateAuthority::new(),
+    );
     // The host must know the proxy's address, so a free port is chosen first.
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let listener = TcpListener::bind(free).await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let host = backend.start_host(SandboxHostConfig {
@@ -134,18 +174,31 @@ async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
     });
     let client = |url: &str| {
         let config = RemoteRuntimeConfig::new(url.parse().unwrap(), SECRET.to_owned().into());
-        RemoteRuntimeProvider::new(RemoteRuntimeConfig { additional_ca: Some(authority.file()), ..config })
-            .unwrap()
+        RemoteRuntimeProvider::new(RemoteRuntimeConfig {
+            additional_ca: Some(authority.file()),
+            ..config
+        })
+        .unwrap()
     };
     let provider = client(&url);
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();
-    assert_eq!(run(&*sandbox, 1, "echo leased over tls").await.content.trim(), "leased over tls");
+    assert_eq!(
+        run(&*sandbox, 1, "echo leased over tls")
+            .await
+            .content
+            .trim(),
+        "leased over tls"
+    );
     provider.destroy(&sandbox.lease().sandbox_id).await.unwrap();
 
     let host = backend.start_host(SandboxHostBackend::<LocalBackend>::host_config());
     let unaware = authority.start_proxy(host, "127.0.0.1").await;
     let spec = spec(&backend);
-    let failed = error(client(&format!("https://{unaware}")).create(&spec, &|_| {}).await);
+    let failed = error(
+        client(&format!("https://{unaware}"))
+            .create(&spec, &|_| {})
+            .await,
+    );
     assert!(failed.to_string().contains("--public-url"), "{failed}");
     let sandbox = format!("glovebox-{}", spec.conversation).parse().unwrap();
     assert_eq!(backend.remains(&sandbox).await, Vec::<String>::new());

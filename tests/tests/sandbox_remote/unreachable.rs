@@ -1,5 +1,5 @@
-//! Commands whose sandbox service refuses connections, or accepts them and never responds: they name the cause while they
-//! retry, and a signal ends them soon.
+//! Commands whose sandbox service refuses connections, or accepts them and never responds: they
+//! name the cause while they retry, and a signal ends them soon.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,10 @@ use tests::glovebox::{CompletedRun, Home, finish};
 
 /// Returns an address at which nothing listens.
 fn closed_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
 }
 
 /// Its connections are accepted by the kernel, and no response comes.
@@ -23,8 +26,14 @@ fn silent_service() -> TcpListener {
 
 fn command(home: &Home, service: SocketAddr, arguments: &[&str]) -> Command {
     let mut command = home.glovebox(arguments);
-    command.env("SANDBOX_REMOTE_RUNTIME_API_URL", format!("http://{service}"));
-    command.env("SANDBOX_API_KEY", "the key").stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env(
+        "SANDBOX_REMOTE_RUNTIME_API_URL",
+        format!("http://{service}"),
+    );
+    command
+        .env("SANDBOX_API_KEY", "the key")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -59,7 +68,8 @@ fn start_reports_retries_and_ends_within_two_seconds() {
             let refused = command(&home, closed_port(), arguments);
             scope.spawn(|| assert_reported_and_interruptible(refused, "Connection refused"));
             let unanswered = command(&home, silent.local_addr().unwrap(), arguments);
-            scope.spawn(|| assert_reported_and_interruptible(unanswered, "no response within 10 s"));
+            scope
+                .spawn(|| assert_reported_and_interruptible(unanswered, "no response within 10 s"));
         }
     });
     home.assert_nothing_runs();
@@ -70,13 +80,24 @@ fn list_names_the_service_that_does_not_respond() {
     let home = Home::new();
     let (closed, silent) = (closed_port(), silent_service());
     let silent = silent.local_addr().unwrap();
-    let refused = (closed, format!("cannot reach {closed}"), Duration::from_secs(5));
-    let unanswered =
-        (silent, format!("http://{silent}/list: no response within 10 s"), Duration::from_secs(15));
+    let refused = (
+        closed,
+        format!("cannot reach {closed}"),
+        Duration::from_secs(5),
+    );
+    let unanswered = (
+        silent,
+        format!("http://{silent}/list: no response within 10 s"),
+        Duration::from_secs(15),
+    );
     let (refused, unanswered) = (&refused, &unanswered);
     std::thread::scope(|scope| {
         for (service, cause, limit) in [refused, unanswered] {
-            for arguments in [&["ls"][..], &["exec", "box", "--", "true"], &["logs", "box"]] {
+            for arguments in [
+                &["ls"][..],
+                &["exec", "box", "--", "true"],
+                &["logs", "box"],
+            ] {
                 let (subcommand, more) = arguments.split_first().unwrap();
                 let arguments = [&["sandbox", subcommand, "--runtime", "remote"], more].concat();
                 let mut command = command(&home, *service, &arguments);
@@ -97,7 +118,9 @@ fn list_names_the_engine_that_does_not_respond() {
     let socket = format!("unix://{}/engine.sock", home.path().display());
     let _engine = UnixListener::bind(home.path().join("engine.sock")).unwrap();
     let mut list = home.glovebox(&["sandbox", "ls", "--runtime", "docker"]);
-    let ran = CompletedRun::from_output(&list.env("DOCKER_HOST", &socket).output().unwrap()).expect(1);
-    let expected = format!("the engine at {socket} does not answer within 15 s; is Docker running?");
+    let ran =
+        CompletedRun::from_output(&list.env("DOCKER_HOST", &socket).output().unwrap()).expect(1);
+    let expected =
+        format!("the engine at {socket} does not answer within 15 s; is Docker running?");
     assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
 }

@@ -39,9 +39,13 @@ async fn run_through(sandbox: &dyn Sandbox, breaks: impl AsyncFnOnce()) -> Comma
 async fn assert_whole(sandbox: &dyn Sandbox, ran: &CommandResult) {
     assert_eq!(ran.exit_code, 7);
     let text = String::from_utf8_lossy(&ran.streamed).replace("\r\n", "\n");
-    let lines: Vec<&str> =
-        text.lines().filter(|line| line.starts_with("line ") && line.len() == 10).collect();
-    let expected: Vec<String> = (0..LINES).map(|number| format!("line {number:05}")).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("line ") && line.len() == 10)
+        .collect();
+    let expected: Vec<String> = (0..LINES)
+        .map(|number| format!("line {number:05}"))
+        .collect();
     assert_eq!(lines, expected);
     assert_eq!(run(sandbox, 2, "cat ran").await.content.trim(), "once");
 }
@@ -49,12 +53,22 @@ async fn assert_whole(sandbox: &dyn Sandbox, ran: &CommandResult) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_complete_when_the_connection_is_cut() {
     for settings in ["", "AllowStreamLocalForwarding no"] {
-        let Some(backend) = SshBackend::with(&SshdOptions { settings, ..SshdOptions::default() }) else {
+        let Some(backend) = SshBackend::with(&SshdOptions {
+            settings,
+            ..SshdOptions::default()
+        }) else {
             return;
         };
         let proxy = TcpProxy::to(backend.sshd.port()).await;
-        backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", proxy.port()));
-        let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+        backend.configure(&format!(
+            "Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n",
+            proxy.port()
+        ));
+        let sandbox = backend
+            .provider()
+            .create(&spec(&backend), &|_| {})
+            .await
+            .unwrap();
         let ran = run_through(&*sandbox, async || {
             assert!(proxy.cut() > 0);
             tokio::time::sleep(Duration::from_millis(700)).await; // longer than a reconnect
@@ -68,8 +82,14 @@ async fn output_is_complete_when_the_connection_is_cut() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_is_complete_when_sshd_is_restarted() {
-    let Some(backend) = SshBackend::new() else { return };
-    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
+    let sandbox = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
+        .unwrap();
     let ran = run_through(&*sandbox, async || {
         backend.sshd.stop();
         // Longer than a local server may be unreachable.
@@ -83,37 +103,66 @@ async fn output_is_complete_when_sshd_is_restarted() {
 
 #[test]
 fn user_reads_that_the_connection_is_lost() {
-    let Some(backend) = SshBackend::new() else { return };
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
     let home = Home::new();
-    let mut exec = home.glovebox(&["exec", "--host", "far", "--", "echo sta''rted; sleep 5; echo end"]);
-    let exec = exec.env("HOME", backend.sshd.client_home()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut exec = home.glovebox(&[
+        "exec",
+        "--host",
+        "far",
+        "--",
+        "echo sta''rted; sleep 5; echo end",
+    ]);
+    let exec = exec
+        .env("HOME", backend.sshd.client_home())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut exec = exec.spawn().unwrap();
     let mut started = [0; 8];
-    exec.stdout.as_mut().unwrap().read_exact(&mut started).unwrap();
+    exec.stdout
+        .as_mut()
+        .unwrap()
+        .read_exact(&mut started)
+        .unwrap();
     assert_eq!(&started, b"started\n");
     backend.sshd.stop();
     std::thread::sleep(Duration::from_secs(3));
     backend.sshd.restart();
     let exec = CompletedRun::from_output(&exec.wait_with_output().unwrap()).expect(0);
     assert_eq!(exec.stdout, "end\n");
-    assert!(exec.stderr.contains("no connection to the sandbox: trying again for up to "), "{exec:?}");
+    assert!(
+        exec.stderr
+            .contains("no connection to the sandbox: trying again for up to "),
+        "{exec:?}"
+    );
 }
 
 // The home is small, so that a sandbox can fill its disk.
-tests::sandbox_faults!(SshBackend::with(&SshdOptions { home_kib: Some(40 << 10), ..SshdOptions::default() }));
+tests::sandbox_faults!(SshBackend::with(&SshdOptions {
+    home_kib: Some(40 << 10),
+    ..SshdOptions::default()
+}));
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_sandboxes_reconnect_over_one_connection() {
-    let Some(backend) = SshBackend::new() else { return };
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
     let proxy = TcpProxy::to(backend.sshd.port()).await;
-    backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n", proxy.port()));
+    backend.configure(&format!(
+        "Host far\n HostName 127.0.0.1\n Port {}\n User {USER}\n",
+        proxy.port()
+    ));
     let provider = backend.provider();
     let mut sandboxes = Vec::new();
     for _ in 0..4 {
         sandboxes.push(provider.create(&spec(&backend), &|_| {}).await.unwrap());
     }
     assert_eq!(proxy.cut(), 1);
-    let again = sandboxes.iter().map(|sandbox| run(&**sandbox, 1, "echo back"));
+    let again = sandboxes
+        .iter()
+        .map(|sandbox| run(&**sandbox, 1, "echo back"));
     for ran in futures_util::future::join_all(again).await {
         assert_eq!(ran.content.trim(), "back");
     }

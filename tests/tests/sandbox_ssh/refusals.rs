@@ -14,10 +14,16 @@ async fn refusal(backend: &SshBackend, config: SshConfig) -> SandboxError {
     let started = Instant::now();
     let spec = spec(backend);
     let failed = error(SshProvider::new(config).create(&spec, &|_| {}).await);
-    assert!(started.elapsed() < Duration::from_secs(30), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        started.elapsed()
+    );
     assert!(!failed.to_string().contains('\n'), "{failed}");
     assert_eq!(
-        backend.remains(&format!("glovebox-{}", spec.conversation).parse().unwrap()).await,
+        backend
+            .remains(&format!("glovebox-{}", spec.conversation).parse().unwrap())
+            .await,
         Vec::<String>::new()
     );
     failed
@@ -31,7 +37,9 @@ fn assert_start(failed: &SandboxError, words: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rejected_key_error_has_a_hint() {
-    let Some(backend) = SshBackend::new() else { return };
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
     backend.sshd.accept_keys("");
     let failed = refusal(&backend, backend.config(backend.server())).await;
     assert_start(&failed, &["id_ed25519", "ssh-copy-id", USER]);
@@ -43,16 +51,34 @@ async fn rejected_key_error_has_a_hint() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_is_unavailable_when_it_does_not_respond() {
-    let Some(backend) = SshBackend::new() else { return };
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = listener.local_addr().unwrap().port();
-    backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {silent}\n User {USER}\n"));
+    backend.configure(&format!(
+        "Host far\n HostName 127.0.0.1\n Port {silent}\n User {USER}\n"
+    ));
     // The host accepts and is silent, so the login times out.
     let times_out = refusal(&backend, backend.config(backend.server())).await;
-    assert!(times_out.to_string().contains("logging in took longer than"), "{times_out}");
+    assert!(
+        times_out
+            .to_string()
+            .contains("logging in took longer than"),
+        "{times_out}"
+    );
     drop(listener);
-    for failed in [times_out, refusal(&backend, backend.config(backend.server())).await] {
-        assert!(matches!(failed, SandboxError::RuntimeUnavailable { runtime: "ssh", .. }), "{failed:?}");
+    for failed in [
+        times_out,
+        refusal(&backend, backend.config(backend.server())).await,
+    ] {
+        assert!(
+            matches!(
+                failed,
+                SandboxError::RuntimeUnavailable { runtime: "ssh", .. }
+            ),
+            "{failed:?}"
+        );
         assert!(failed.to_string().contains(&silent.to_string()), "{failed}");
     }
 }
@@ -60,8 +86,14 @@ async fn host_is_unavailable_when_it_does_not_respond() {
 /// Text before or instead of the SSH protocol is an error, and little of it is read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_fails_when_the_host_sends_endless_text() {
-    let Some(backend) = SshBackend::new() else { return };
-    for greeting in [&b""[..], b"HTTP/1.1 400 Bad Request\r\n\r\n", b"SSH-2.0-x\r\n"] {
+    let Some(backend) = SshBackend::new() else {
+        return;
+    };
+    for greeting in [
+        &b""[..],
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"SSH-2.0-x\r\n",
+    ] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let flooding = std::thread::spawn(move || {
@@ -74,18 +106,27 @@ async fn start_fails_when_the_host_sends_endless_text() {
             }
             written
         });
-        backend.configure(&format!("Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n"));
+        backend.configure(&format!(
+            "Host far\n HostName 127.0.0.1\n Port {port}\n User {USER}\n"
+        ));
         let failed = refusal(&backend, backend.config(backend.server())).await;
-        assert!(matches!(failed, SandboxError::RuntimeUnavailable { .. }), "{failed:?}");
-        assert!(flooding.join().unwrap() < 64 << 20, "too much of it was read");
+        assert!(
+            matches!(failed, SandboxError::RuntimeUnavailable { .. }),
+            "{failed:?}"
+        );
+        assert!(
+            flooding.join().unwrap() < 64 << 20,
+            "too much of it was read"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_names_an_account_without_a_shell() {
-    let Some(backend) =
-        SshBackend::with(&SshdOptions { shell: Some("/usr/sbin/nologin"), ..SshdOptions::default() })
-    else {
+    let Some(backend) = SshBackend::with(&SshdOptions {
+        shell: Some("/usr/sbin/nologin"),
+        ..SshdOptions::default()
+    }) else {
         return;
     };
     let failed = refusal(&backend, backend.config(backend.server())).await;
@@ -94,19 +135,31 @@ async fn start_error_names_an_account_without_a_shell() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn greeting_of_a_login_shell_is_skipped() {
-    let Some(backend) = SshBackend::with(&SshdOptions { shell: Some("/bin/bash"), ..SshdOptions::default() })
-    else {
+    let Some(backend) = SshBackend::with(&SshdOptions {
+        shell: Some("/bin/bash"),
+        ..SshdOptions::default()
+    }) else {
         return;
     };
-    std::fs::write(backend.sshd.home().join(".bashrc"), "echo glovebox started /nowhere; printf 'Welcome'\n")
+    std::fs::write(
+        backend.sshd.home().join(".bashrc"),
+        "echo glovebox started /nowhere; printf 'Welcome'\n",
+    )
+    .unwrap();
+    let sandbox = backend
+        .provider()
+        .create(&spec(&backend), &|_| {})
+        .await
         .unwrap();
-    let sandbox = backend.provider().create(&spec(&backend), &|_| {}).await.unwrap();
     tests::sandbox_contract::remove(&backend, sandbox).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_names_a_home_that_is_not_writable() {
-    let Some(backend) = SshBackend::with(&SshdOptions { locked_home: true, ..SshdOptions::default() }) else {
+    let Some(backend) = SshBackend::with(&SshdOptions {
+        locked_home: true,
+        ..SshdOptions::default()
+    }) else {
         return;
     };
     let failed = refusal(&backend, backend.config(backend.server())).await;
@@ -116,8 +169,14 @@ async fn start_error_names_a_home_that_is_not_writable() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_reports_a_full_disk() {
     for without_sftp in [false, true] {
-        let options = SshdOptions { home_kib: Some(256), without_sftp, ..SshdOptions::default() };
-        let Some(backend) = SshBackend::with(&options) else { return };
+        let options = SshdOptions {
+            home_kib: Some(256),
+            without_sftp,
+            ..SshdOptions::default()
+        };
+        let Some(backend) = SshBackend::with(&options) else {
+            return;
+        };
         let failed = refusal(&backend, backend.config(backend.server())).await;
         assert_start(&failed, &["No space left", "make room"]);
     }
@@ -125,9 +184,14 @@ async fn start_error_reports_a_full_disk() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn start_error_names_an_unsupported_machine() {
-    for (uname, words) in [("Darwin arm64", "Darwin on arm64"), ("Linux sparc", "Linux on sparc")] {
-        let Some(backend) = SshBackend::with(&SshdOptions { uname: Some(uname), ..SshdOptions::default() })
-        else {
+    for (uname, words) in [
+        ("Darwin arm64", "Darwin on arm64"),
+        ("Linux sparc", "Linux on sparc"),
+    ] {
+        let Some(backend) = SshBackend::with(&SshdOptions {
+            uname: Some(uname),
+            ..SshdOptions::default()
+        }) else {
             return;
         };
         let failed = refusal(&backend, backend.config(backend.server())).await;

@@ -31,12 +31,17 @@ impl Workspace {
 
     /// Starts the conversation with a request.
     pub(super) async fn open_with(home: Home, request: Value) -> Self {
-        let config = format!("[core]\nworkspace_base = \"{}\"\n", home.workspace().display());
+        let config = format!(
+            "[core]\nworkspace_base = \"{}\"\n",
+            home.workspace().display()
+        );
         home.write(".glovebox/config.toml", config);
         let server = HostServer::start(&home, &home.script(&json!([finish()])), &[]);
         let created = server.post("/api/conversations", &request).await;
         let id = created["conversation_id"].as_str().unwrap().to_owned();
-        server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+        server
+            .wait_for_event(&id, |event| is_state(event, "finished"))
+            .await;
         Self { home, server, id }
     }
 
@@ -53,7 +58,11 @@ impl Workspace {
     }
 
     async fn response(&self, route: &str, query: &[(&str, &str)]) -> Response {
-        self.server.request(Method::GET, &path(&self.id, route, query)).send().await.unwrap()
+        self.server
+            .request(Method::GET, &path(&self.id, route, query))
+            .send()
+            .await
+            .unwrap()
     }
 
     /// Uploads files, and returns the response.
@@ -72,7 +81,10 @@ impl Workspace {
     async fn upload_body(&self, body: Vec<u8>) -> (StatusCode, Value) {
         let path = format!("/api/conversations/{}/upload-files", self.id);
         let request = self.server.request(Method::POST, &path);
-        let request = request.header("content-type", format!("multipart/form-data; boundary={BOUNDARY}"));
+        let request = request.header(
+            "content-type",
+            format!("multipart/form-data; boundary={BOUNDARY}"),
+        );
         let response = request.body(body).send().await.unwrap();
         let status = response.status();
         (status, response.json().await.unwrap())
@@ -93,27 +105,70 @@ fn make_pipe(path: PathBuf) {
 #[tokio::test]
 async fn folder_is_listed_in_v0s_order_without_ignored_files() {
     let home = Home::new();
-    for folder in [".git", "node_modules", ".venv", "build", "Src", "docs/node_modules", "docs/build"] {
+    for folder in [
+        ".git",
+        "node_modules",
+        ".venv",
+        "build",
+        "Src",
+        "docs/node_modules",
+        "docs/build",
+    ] {
         fs::create_dir_all(home.workspace().join(folder)).unwrap();
     }
-    for file in ["b.txt", "A.txt", ".hidden", "x.log", ".DS_Store", "docs/y.log", "docs/z", "docs/Z"] {
+    for file in [
+        "b.txt",
+        "A.txt",
+        ".hidden",
+        "x.log",
+        ".DS_Store",
+        "docs/y.log",
+        "docs/z",
+        "docs/Z",
+    ] {
         fs::write(home.workspace().join(file), "").unwrap();
     }
     fs::write(home.workspace().join(".gitignore"), "*.log\n/build/\n").unwrap();
     symlink("docs", home.workspace().join("to-docs")).unwrap();
     symlink("nowhere", home.workspace().join("dangling")).unwrap();
     let workspace = Workspace::open(home).await;
-    let root = json!(["docs/", "Src/", "to-docs/", ".gitignore", ".hidden", "A.txt", "b.txt"]);
-    assert_eq!(workspace.get("list-files", &[]).await, (StatusCode::OK, root.clone()));
+    let root = json!([
+        "docs/",
+        "Src/",
+        "to-docs/",
+        ".gitignore",
+        ".hidden",
+        "A.txt",
+        "b.txt"
+    ]);
+    assert_eq!(
+        workspace.get("list-files", &[]).await,
+        (StatusCode::OK, root.clone())
+    );
     assert_eq!(workspace.get("list-files", &[("path", "")]).await.1, root);
     let docs = json!(["docs/build/", "docs/node_modules/", "docs/Z", "docs/z"]);
-    assert_eq!(workspace.get("list-files", &[("path", "docs")]).await.1, docs);
-    assert_eq!(workspace.get("list-files", &[("path", "docs/")]).await.1, docs);
-    assert_eq!(workspace.get("list-files", &[("path", "Src")]).await.1, json!([]));
+    assert_eq!(
+        workspace.get("list-files", &[("path", "docs")]).await.1,
+        docs
+    );
+    assert_eq!(
+        workspace.get("list-files", &[("path", "docs/")]).await.1,
+        docs
+    );
+    assert_eq!(
+        workspace.get("list-files", &[("path", "Src")]).await.1,
+        json!([])
+    );
     let linked = workspace.get("list-files", &[("path", "to-docs")]).await.1;
     assert_eq!(linked[0], "to-docs/build/");
-    assert_eq!(workspace.get("list-files", &[("path", "none")]).await.0, 404);
-    assert_eq!(workspace.get("list-files", &[("path", "b.txt")]).await.0, 400);
+    assert_eq!(
+        workspace.get("list-files", &[("path", "none")]).await.0,
+        404
+    );
+    assert_eq!(
+        workspace.get("list-files", &[("path", "b.txt")]).await.0,
+        400
+    );
 }
 
 #[tokio::test]
@@ -128,7 +183,14 @@ async fn list_of_many_files_is_truncated_and_says_so() {
     let names: Vec<String> = response.json().await.unwrap();
     assert_eq!((names.len(), names[9_999].as_str()), (10_000, "09999"));
     fs::remove_file(workspace.at("10000")).unwrap();
-    assert!(workspace.response("list-files", &[]).await.headers().get("x-truncated").is_none());
+    assert!(
+        workspace
+            .response("list-files", &[])
+            .await
+            .headers()
+            .get("x-truncated")
+            .is_none()
+    );
 }
 
 #[tokio::test]
@@ -144,16 +206,28 @@ async fn text_is_shown_and_other_files_are_rejected() {
     make_pipe(home.workspace().join("pipe"));
     symlink("page.html", home.workspace().join("link")).unwrap();
     let workspace = Workspace::open(home).await;
-    let response = workspace.response("select-file", &[("file", "page.html")]).await;
+    let response = workspace
+        .response("select-file", &[("file", "page.html")])
+        .await;
     let headers = response.headers().clone();
-    assert_eq!(response.json::<Value>().await.unwrap(), json!({"code": page}));
+    assert_eq!(
+        response.json::<Value>().await.unwrap(),
+        json!({"code": page})
+    );
     assert_eq!(headers["content-type"], "application/json");
     assert_eq!(headers["x-content-type-options"], "nosniff");
     let absolute = workspace.at("page.html").display().to_string();
     for name in ["link", "./page.html", "folder/../page.html", &absolute] {
-        assert_eq!(workspace.get("select-file", &[("file", name)]).await.1, json!({"code": page}), "{name}");
+        assert_eq!(
+            workspace.get("select-file", &[("file", name)]).await.1,
+            json!({"code": page}),
+            "{name}"
+        );
     }
-    assert_eq!(workspace.get("select-file", &[("file", "empty")]).await.1, json!({"code": ""}));
+    assert_eq!(
+        workspace.get("select-file", &[("file", "empty")]).await.1,
+        json!({"code": ""})
+    );
     for (name, status, code) in [
         ("binary", 415, "FILE$BINARY"),
         ("latin1", 415, "FILE$BINARY"),
@@ -165,7 +239,11 @@ async fn text_is_shown_and_other_files_are_rejected() {
         ("page.html/none", 404, "FILE$NOT_FOUND"),
     ] {
         let (is, body) = workspace.get("select-file", &[("file", name)]).await;
-        assert_eq!((is.as_u16(), &body["msg_id"]), (status, &json!(code)), "{name}: {body}");
+        assert_eq!(
+            (is.as_u16(), &body["msg_id"]),
+            (status, &json!(code)),
+            "{name}: {body}"
+        );
         assert!(body["error"].is_string());
     }
     assert_eq!(workspace.get("select-file", &[]).await.0, 422);
@@ -202,7 +280,11 @@ async fn paths_and_links_out_of_the_workspace_are_rejected() {
         "loop",
         "none/../../secret",
     ] {
-        for (route, name) in [("select-file", "file"), ("list-files", "path"), ("git/diff", "path")] {
+        for (route, name) in [
+            ("select-file", "file"),
+            ("list-files", "path"),
+            ("git/diff", "path"),
+        ] {
             let (status, body) = workspace.get(route, &[(name, path)]).await;
             assert_eq!(
                 (status.as_u16(), &body["msg_id"]),
@@ -211,12 +293,19 @@ async fn paths_and_links_out_of_the_workspace_are_rejected() {
             );
         }
         let (status, body) = workspace.upload(&[(path, b"overwritten")]).await;
-        assert_eq!((status.as_u16(), &body["uploaded_files"]), (200, &json!([])), "{path}");
+        assert_eq!(
+            (status.as_u16(), &body["uploaded_files"]),
+            (200, &json!([])),
+            "{path}"
+        );
         assert_eq!(body["skipped_files"][0]["name"], *path, "{body}");
     }
     for path in ["a\0b", &"x/".repeat(65), &"x".repeat(4097)] {
         let (status, body) = workspace.get("select-file", &[("file", path)]).await;
-        assert_eq!((status.as_u16(), &body["msg_id"]), (400, &json!("FILE$INVALID_PATH")));
+        assert_eq!(
+            (status.as_u16(), &body["msg_id"]),
+            (400, &json!("FILE$INVALID_PATH"))
+        );
     }
     assert_eq!(fs::read_to_string(secret).unwrap(), "secret");
 }
@@ -227,7 +316,9 @@ async fn uploads_are_stored_and_unusable_names_skipped() {
     fs::create_dir(home.workspace().join("folder")).unwrap();
     fs::write(home.workspace().join("old"), "old").unwrap();
     let workspace = Workspace::open(home).await;
-    let large = (0..3 << 20).map(|number: u32| number.to_le_bytes()[0]).collect::<Vec<_>>();
+    let large = (0..3 << 20)
+        .map(|number: u32| number.to_le_bytes()[0])
+        .collect::<Vec<_>>();
     let files: [(&str, &[u8]); 6] = [
         ("new", b"new"),
         ("old", b"a\0b"),
@@ -239,31 +330,65 @@ async fn uploads_are_stored_and_unusable_names_skipped() {
     let (status, body) = workspace.upload(&files).await;
     assert_eq!(status, 200, "{body}");
     let path = |name| json!(workspace.at(name));
-    assert_eq!(body["uploaded_files"], json!([path("new"), path("old"), path("deep/er/x"), path("large")]));
+    assert_eq!(
+        body["uploaded_files"],
+        json!([path("new"), path("old"), path("deep/er/x"), path("large")])
+    );
     let skipped = body["skipped_files"].as_array().unwrap();
-    assert_eq!(skipped.iter().map(|file| &file["name"]).collect::<Vec<_>>(), ["folder", ""]);
+    assert_eq!(
+        skipped.iter().map(|file| &file["name"]).collect::<Vec<_>>(),
+        ["folder", ""]
+    );
     assert!(skipped.iter().all(|file| file["reason"].is_string()));
     assert_eq!(fs::read(workspace.at("old")).unwrap(), b"a\0b");
     assert_eq!(fs::read(workspace.at("large")).unwrap(), large);
-    assert!(fs::read_dir(workspace.at("folder")).unwrap().next().is_none());
-    assert_eq!(workspace.upload(&[]).await.1, json!({"uploaded_files": [], "skipped_files": []}));
+    assert!(
+        fs::read_dir(workspace.at("folder"))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+    assert_eq!(
+        workspace.upload(&[]).await.1,
+        json!({"uploaded_files": [], "skipped_files": []})
+    );
 }
 
 #[tokio::test]
 async fn incomplete_upload_is_rejected_and_stores_nothing() {
     let workspace = Workspace::open(Home::new()).await;
     let head = "content-disposition: form-data; name=\"files\"; filename=\"part\"\r\n\r\n";
-    for body in [format!("--{BOUNDARY}\r\n{head}content"), format!("--{BOUNDARY}\r\n"), "x".to_owned()] {
-        assert_eq!(workspace.upload_body(body.clone().into_bytes()).await.0, 400, "{body}");
+    for body in [
+        format!("--{BOUNDARY}\r\n{head}content"),
+        format!("--{BOUNDARY}\r\n"),
+        "x".to_owned(),
+    ] {
+        assert_eq!(
+            workspace.upload_body(body.clone().into_bytes()).await.0,
+            400,
+            "{body}"
+        );
     }
     let other = head.replace("files", "other");
     let other = format!("--{BOUNDARY}\r\n{other}content\r\n--{BOUNDARY}--\r\n");
     let (status, body) = workspace.upload_body(other.into_bytes()).await;
     assert_eq!((status.as_u16(), &body["field"]), (400, &json!("other")));
     let path = format!("/api/conversations/{}/upload-files", workspace.id);
-    assert_eq!(workspace.server.send(Method::POST, &path, Some(&json!({}))).await.0, 400);
+    assert_eq!(
+        workspace
+            .server
+            .send(Method::POST, &path, Some(&json!({})))
+            .await
+            .0,
+        400
+    );
     // The action server removes its draft once it sees the end of the request.
-    wait_until("nothing is left", || fs::read_dir(workspace.home.workspace()).unwrap().next().is_none());
+    wait_until("nothing is left", || {
+        fs::read_dir(workspace.home.workspace())
+            .unwrap()
+            .next()
+            .is_none()
+    });
     assert_eq!(workspace.get("list-files", &[]).await.1, json!([]));
 }
 
@@ -271,15 +396,39 @@ async fn incomplete_upload_is_rejected_and_stores_nothing() {
 async fn files_before_a_broken_part_are_named() {
     let workspace = Workspace::open(Home::new()).await;
     let head = |name: &str| {
-        format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"files\"; filename=\"{name}\"\r\n\r\n")
+        format!(
+            "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"files\"; filename=\"{name}\"\r\n\r\n"
+        )
     };
     // A folder's name is skipped, with its content.
-    let whole = format!("{}first\r\n{}{}\r\n", head("first"), head("."), "x".repeat(1 << 20));
-    let long = head("long").replace("\r\n\r\n", &format!("\r\nx-long: {}\r\n\r\n", "x".repeat(4 << 20)));
-    for broken in [format!("{}second", head("second")), head("other").replace("files", "other"), long] {
-        let (status, body) = workspace.upload_body(format!("{whole}{broken}").into_bytes()).await;
-        assert_eq!((status.as_u16(), &body["msg_id"]), (400, &json!("API$INVALID_REQUEST")), "{body}");
-        assert_eq!(body["uploaded_files"].as_array().unwrap().len(), 1, "{body}");
+    let whole = format!(
+        "{}first\r\n{}{}\r\n",
+        head("first"),
+        head("."),
+        "x".repeat(1 << 20)
+    );
+    let long = head("long").replace(
+        "\r\n\r\n",
+        &format!("\r\nx-long: {}\r\n\r\n", "x".repeat(4 << 20)),
+    );
+    for broken in [
+        format!("{}second", head("second")),
+        head("other").replace("files", "other"),
+        long,
+    ] {
+        let (status, body) = workspace
+            .upload_body(format!("{whole}{broken}").into_bytes())
+            .await;
+        assert_eq!(
+            (status.as_u16(), &body["msg_id"]),
+            (400, &json!("API$INVALID_REQUEST")),
+            "{body}"
+        );
+        assert_eq!(
+            body["uploaded_files"].as_array().unwrap().len(),
+            1,
+            "{body}"
+        );
         assert_eq!(body["skipped_files"][0]["name"], ".", "{body}");
     }
     assert_eq!(workspace.get("list-files", &[]).await.1, json!(["first"]));
@@ -295,7 +444,10 @@ async fn link_to_the_workspace_is_listed() {
     for path in ["own", "absolute", "own/absolute", "own/own/"] {
         let (status, names) = workspace.get("list-files", &[("path", path)]).await;
         let file = format!("{}/file", path.trim_end_matches('/'));
-        assert!(status == 200 && names.as_array().unwrap().contains(&json!(file)), "{path}: {names}");
+        assert!(
+            status == 200 && names.as_array().unwrap().contains(&json!(file)),
+            "{path}: {names}"
+        );
     }
 }
 
@@ -318,12 +470,21 @@ async fn zip_has_the_files_of_the_workspace() {
     let response = workspace.response("zip-directory", &[]).await;
     let headers = response.headers().clone();
     assert_eq!(headers["content-type"], "application/zip");
-    assert_eq!(headers["content-disposition"], "attachment; filename=\"workspace.zip\"");
+    assert_eq!(
+        headers["content-disposition"],
+        "attachment; filename=\"workspace.zip\""
+    );
     assert_eq!(headers["x-content-type-options"], "nosniff");
-    let file = workspace.home.write("workspace.zip", response.bytes().await.unwrap());
+    let file = workspace
+        .home
+        .write("workspace.zip", response.bytes().await.unwrap());
     let script = "import sys, zipfile, json; archive = zipfile.ZipFile(sys.argv[1]); assert archive.testzip() is None; \
                   print(json.dumps({name: archive.read(name).decode() for name in archive.namelist()}))";
-    let output = Command::new("python3").args(["-c", script]).arg(&file).output().unwrap();
+    let output = Command::new("python3")
+        .args(["-c", script])
+        .arg(&file)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{output:?}");
     let entries: Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected = json!({
@@ -332,9 +493,16 @@ async fn zip_has_the_files_of_the_workspace() {
     });
     assert_eq!(entries, expected);
     // Info-ZIP reads it too, and creates the link.
-    let unpacked = Command::new("unzip").arg("-q").arg(&file).current_dir(workspace.home.path()).output();
+    let unpacked = Command::new("unzip")
+        .arg("-q")
+        .arg(&file)
+        .current_dir(workspace.home.path())
+        .output();
     assert!(unpacked.as_ref().unwrap().status.success(), "{unpacked:?}");
-    assert_eq!(fs::read_to_string(workspace.home.path().join("in")).unwrap(), "text");
+    assert_eq!(
+        fs::read_to_string(workspace.home.path().join("in")).unwrap(),
+        "text"
+    );
 }
 
 #[tokio::test]
@@ -353,8 +521,18 @@ async fn zip_ends_with_an_error_when_the_sandbox_ends() {
     let workspace = Workspace::open(home).await;
     let mut response = workspace.response("zip-directory", &[]).await;
     assert_eq!(response.status(), 200);
-    response.chunk().await.unwrap().expect("the start of the archive");
-    workspace.server.post(&format!("/api/conversations/{}/stop", workspace.id), &json!({})).await;
+    response
+        .chunk()
+        .await
+        .unwrap()
+        .expect("the start of the archive");
+    workspace
+        .server
+        .post(
+            &format!("/api/conversations/{}/stop", workspace.id),
+            &json!({}),
+        )
+        .await;
     let end = loop {
         match response.chunk().await {
             Ok(Some(_)) => {}
@@ -369,7 +547,10 @@ async fn zip_is_cut_off_when_its_key_is_revoked() {
     let home = Home::new();
     home.write(
         ".glovebox/config.toml",
-        format!("[core]\nworkspace_base = \"{}\"\n", home.workspace().display()),
+        format!(
+            "[core]\nworkspace_base = \"{}\"\n",
+            home.workspace().display()
+        ),
     );
     // Incompressible, and more than what the buffers on the way hold.
     let noise = bash("head -c 50000000 /dev/urandom >noise");
@@ -377,9 +558,13 @@ async fn zip_is_cut_off_when_its_key_is_revoked() {
     home.run(&["user", "add", "ada"]).expect(0);
     let (key, key_id) = home.add_key("ada", &[]);
     let work = json!({"initial_user_msg": "Work."});
-    let (_, created) = server.send_as(&key, Method::POST, "/api/conversations", Some(&work)).await;
+    let (_, created) = server
+        .send_as(&key, Method::POST, "/api/conversations", Some(&work))
+        .await;
     let id = created["conversation_id"].as_str().unwrap();
-    server.wait_for_event(id, |event| is_state(event, "finished")).await;
+    server
+        .wait_for_event(id, |event| is_state(event, "finished"))
+        .await;
     let zip = server.request_without_key(Method::GET, &path(id, "zip-directory", &[]));
     let mut response = zip.header("X-Session-API-Key", &key).send().await.unwrap();
     assert_eq!(response.status(), 200);
@@ -417,7 +602,10 @@ async fn file_that_changes_while_it_is_read_is_text_or_an_error() {
             404 => {}
             // The sandbox says that the file has changed, or breaks off.
             409 => assert_eq!(body["msg_id"], "SANDBOX$REFUSED"),
-            _ => assert_eq!((status.as_u16(), &body["msg_id"]), (503, &json!("SANDBOX$UNAVAILABLE"))),
+            _ => assert_eq!(
+                (status.as_u16(), &body["msg_id"]),
+                (503, &json!("SANDBOX$UNAVAILABLE"))
+            ),
         }
     }
     // Complete, or an error.
@@ -432,7 +620,13 @@ async fn file_that_changes_while_it_is_read_is_text_or_an_error() {
 async fn reading_a_file_starts_nothing() {
     let workspace = Workspace::open(Home::new()).await;
     fs::write(workspace.at("a"), "a").unwrap();
-    workspace.server.post(&format!("/api/conversations/{}/stop", workspace.id), &json!({})).await;
+    workspace
+        .server
+        .post(
+            &format!("/api/conversations/{}/stop", workspace.id),
+            &json!({}),
+        )
+        .await;
     let routes: [(&str, &[(&str, &str)]); 6] = [
         ("list-files", &[]),
         ("select-file", &[("file", "a")]),
@@ -443,14 +637,28 @@ async fn reading_a_file_starts_nothing() {
     ];
     for (route, query) in routes {
         let (status, body) = workspace.get(route, query).await;
-        assert_eq!((status.as_u16(), &body["msg_id"]), (409, &json!("CONVERSATION$CONFLICT")), "{route}");
-        let unknown = workspace.server.send(Method::GET, &path("none", route, query), None).await;
+        assert_eq!(
+            (status.as_u16(), &body["msg_id"]),
+            (409, &json!("CONVERSATION$CONFLICT")),
+            "{route}"
+        );
+        let unknown = workspace
+            .server
+            .send(Method::GET, &path("none", route, query), None)
+            .await;
         assert_eq!(unknown.0, 404, "{route}");
         let path = format!("/api/conversations/{}/{route}", workspace.id);
-        assert_eq!(workspace.server.status_with_key(&path, None).await, 401, "{route}");
+        assert_eq!(
+            workspace.server.status_with_key(&path, None).await,
+            401,
+            "{route}"
+        );
     }
     assert_eq!(workspace.upload(&[("b", b"b")]).await.0, 409);
-    let info = workspace.server.get(&format!("/api/conversations/{}", workspace.id)).await;
+    let info = workspace
+        .server
+        .get(&format!("/api/conversations/{}", workspace.id))
+        .await;
     assert_eq!(info["status"], "STOPPED");
     assert!(!workspace.at("b").exists());
 }

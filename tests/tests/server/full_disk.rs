@@ -20,10 +20,15 @@ impl SmallDisk {
     fn mount(path: PathBuf) -> Option<Self> {
         std::fs::create_dir(&path).unwrap();
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", "size=256m,mode=700", "small"]).arg(&path);
+        mount
+            .args(["-t", "tmpfs", "-o", "size=256m,mode=700", "small"])
+            .arg(&path);
         let is_root = rustix::process::geteuid().is_root();
         if !is_root || !mount.status().is_ok_and(|status| status.success()) {
-            skip(Requirement::Mount, "this user cannot create a small file system");
+            skip(
+                Requirement::Mount,
+                "this user cannot create a small file system",
+            );
             return None;
         }
         Some(Self(path))
@@ -60,7 +65,9 @@ fn runs(file: &Path) -> String {
 #[tokio::test]
 async fn conversation_continues_when_there_is_space_again() {
     let home = Home::new();
-    let Some(disk) = SmallDisk::mount(home.path().join(".glovebox")) else { return };
+    let Some(disk) = SmallDisk::mount(home.path().join(".glovebox")) else {
+        return;
+    };
     let (marker, gate) = (home.workspace().join("runs"), home.workspace().join("gate"));
     let command = format!(
         "echo run >> {}; until [ -e {} ]; do sleep 0.05; done; echo done",
@@ -69,7 +76,10 @@ async fn conversation_continues_when_there_is_space_again() {
     );
     home.write(
         ".glovebox/config.toml",
-        format!("[core]\nworkspace_base = \"{}\"\n", home.workspace().display()),
+        format!(
+            "[core]\nworkspace_base = \"{}\"\n",
+            home.workspace().display()
+        ),
     );
     let model = home.script(&json!([bash(&command), finish()]));
     let server = HostServer::start(&home, &model, &[]);
@@ -80,18 +90,33 @@ async fn conversation_continues_when_there_is_space_again() {
     disk.fill();
     let path = format!("/api/conversations/{id}");
     let message = json!({"message": "x".repeat(100_000)});
-    let (status, error) = server.send(Method::POST, &format!("{path}/message"), Some(&message)).await;
+    let (status, error) = server
+        .send(Method::POST, &format!("{path}/message"), Some(&message))
+        .await;
     assert_eq!(
         (status, &error["msg_id"]),
-        (StatusCode::INSUFFICIENT_STORAGE, &json!("SERVER$STORAGE_FULL")),
+        (
+            StatusCode::INSUFFICIENT_STORAGE,
+            &json!("SERVER$STORAGE_FULL")
+        ),
         "{error}"
     );
     assert_eq!(error["message"], "the server's disk is full");
-    let (status, error) = server.send(Method::POST, "/api/conversations", Some(&json!({}))).await;
+    let (status, error) = server
+        .send(Method::POST, "/api/conversations", Some(&json!({})))
+        .await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{error}");
-    let (status, error) = server.send(Method::POST, "/api/settings", Some(&json!({"language": "de"}))).await;
+    let (status, error) = server
+        .send(
+            Method::POST,
+            "/api/settings",
+            Some(&json!({"language": "de"})),
+        )
+        .await;
     assert_eq!(status, StatusCode::INSUFFICIENT_STORAGE, "{error}");
-    let (status, error) = server.send(Method::POST, &format!("{path}/stop"), Some(&json!({}))).await;
+    let (status, error) = server
+        .send(Method::POST, &format!("{path}/stop"), Some(&json!({})))
+        .await;
     assert_eq!(
         status,
         StatusCode::INSUFFICIENT_STORAGE,
@@ -100,23 +125,48 @@ async fn conversation_continues_when_there_is_space_again() {
     // The store is checked once per second.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let (status, error) = server.send(Method::GET, "/ready", None).await;
-    let cause = (&json!("SERVER$STORAGE_FULL"), &json!("the server's disk is full"));
-    assert_eq!((status, (&error["msg_id"], &error["message"])), (StatusCode::SERVICE_UNAVAILABLE, cause));
+    let cause = (
+        &json!("SERVER$STORAGE_FULL"),
+        &json!("the server's disk is full"),
+    );
+    assert_eq!(
+        (status, (&error["msg_id"], &error["message"])),
+        (StatusCode::SERVICE_UNAVAILABLE, cause)
+    );
     let log = runs(&home.path().join("serve.log"));
     assert!(!log.contains("cannot be reached"), "{log}");
-    let run = home.run(&["run", "--runtime", "local", "-t", "work", "-l", &model]).expect(1);
-    assert_eq!(run.stderr.matches("disk is full").count(), 1, "{}", run.stderr);
+    let run = home
+        .run(&["run", "--runtime", "local", "-t", "work", "-l", &model])
+        .expect(1);
+    assert_eq!(
+        run.stderr.matches("disk is full").count(),
+        1,
+        "{}",
+        run.stderr
+    );
     assert_eq!(server.get(&path).await["status"], "STOPPED");
     std::fs::write(gate, "").unwrap();
 
     std::fs::remove_file(disk.filler()).unwrap();
-    let events = server.wait_for_event(&id, |event| is_state(event, "finished")).await;
-    let results: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
-    assert_eq!((results.len(), &results[0]["content"]), (1, &json!("done")), "{events:#?}");
+    let events = server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
+    let results: Vec<_> = events
+        .iter()
+        .filter(|event| event["observation"] == "run")
+        .collect();
+    assert_eq!(
+        (results.len(), &results[0]["content"]),
+        (1, &json!("done")),
+        "{events:#?}"
+    );
     assert_eq!(runs(&marker), "run\n");
     server.post(&format!("{path}/stop"), &json!({})).await;
     let audit = home.run(&["audit", "--json"]).expect(0).stdout;
-    assert!(audit.contains("\"status\":507"), "the entries that could not be stored are: {audit}");
+    assert!(
+        audit.contains("\"status\":507"),
+        "the entries that could not be stored are: {audit}"
+    );
     server.terminate();
     home.assert_nothing_runs();
 }

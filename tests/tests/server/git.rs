@@ -20,7 +20,8 @@ const TOKEN: &str = "ghp_canary1234567890";
 /// A port of this machine on which nothing listens.
 const UNREACHABLE: &str = "127.0.0.1:1";
 
-/// GitHub's API on loopback, with one reply for each method and path. Stops with the test's runtime.
+/// GitHub's API on loopback, with one reply for each method and path. Stops with the test's
+/// runtime.
 struct GitHub {
     url: String,
     script: Arc<Script>,
@@ -38,14 +39,20 @@ impl GitHub {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let script = Arc::<Script>::default();
-        let router = Router::new().fallback(reply).with_state(Arc::clone(&script));
+        let router = Router::new()
+            .fallback(reply)
+            .with_state(Arc::clone(&script));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { url, script }
     }
 
     /// Sets the reply to a method and path. Other requests get 404.
     fn on(&self, line: &str, status: u16, body: Value) {
-        self.script.replies.lock().unwrap().insert(line.to_owned(), (status, body));
+        self.script
+            .replies
+            .lock()
+            .unwrap()
+            .insert(line.to_owned(), (status, body));
     }
 
     /// Starts a server whose tokens for GitHub are sent here.
@@ -58,13 +65,19 @@ impl GitHub {
 
 async fn reply(State(script): State<Arc<Script>>, request: Request) -> Response {
     let authorization = request.headers().get(header::AUTHORIZATION);
-    let authorization = authorization.map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+    let authorization = authorization
+        .map(|value| value.to_str().unwrap().to_owned())
+        .unwrap_or_default();
     let line = format!("{} {}", request.method(), request.uri());
     script.requests.lock().unwrap().push((line, authorization));
     let line = format!("{} {}", request.method(), request.uri().path());
     match script.replies.lock().unwrap().get(&line).cloned() {
-        Some((status, Value::String(text))) => (StatusCode::from_u16(status).unwrap(), text).into_response(),
-        Some((status, body)) => (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response(),
+        Some((status, Value::String(text))) => {
+            (StatusCode::from_u16(status).unwrap(), text).into_response()
+        }
+        Some((status, body)) => {
+            (StatusCode::from_u16(status).unwrap(), body.to_string()).into_response()
+        }
         None => (StatusCode::NOT_FOUND, "{}").into_response(),
     }
 }
@@ -89,10 +102,18 @@ async fn git_routes_have_the_shapes_of_v0() {
     add_token(&server, None).await;
     let account = json!({"login": "octocat", "id": 1, "avatar_url": "https://a/", "name": "O"});
     github.on("GET /user", 200, account);
-    github.on("GET /user/installations", 200, json!({"installations": [{"id": 42}]}));
+    github.on(
+        "GET /user/installations",
+        200,
+        json!({"installations": [{"id": 42}]}),
+    );
     github.on("GET /user/repos", 200, json!([repository("acme/app")]));
     github.on("GET /user/orgs", 200, json!([]));
-    github.on("GET /search/repositories", 200, json!({"items": [repository("acme/app")]}));
+    github.on(
+        "GET /search/repositories",
+        200,
+        json!({"items": [repository("acme/app")]}),
+    );
     let branch = json!({"name": "main", "commit": {"sha": "c5b97d5"}, "protected": true});
     github.on("GET /repos/acme/app/branches", 200, json!([branch]));
     let folder = "/repos/acme/app/contents/.openhands/microagents";
@@ -107,29 +128,47 @@ async fn git_routes_have_the_shapes_of_v0() {
         (&info["login"], &info["id"], &info["company"]),
         (&json!("octocat"), &json!("1"), &Value::Null)
     );
-    assert_eq!(server.get("/api/user/installations?provider=github").await, json!(["42"]));
+    assert_eq!(
+        server.get("/api/user/installations?provider=github").await,
+        json!(["42"])
+    );
     let listed = json!([{
         "id": "7", "full_name": "acme/app", "git_provider": "github", "is_public": false, "stargazers_count": 80,
         "link_header": null, "pushed_at": "2025-11-02T10:00:00Z", "owner_type": "organization", "main_branch": "main",
     }]);
     let query = "selected_provider=github&sort=updated&page=2&per_page=7";
-    assert_eq!(server.get(&format!("/api/user/repositories?{query}")).await, listed);
-    assert_eq!(server.get("/api/user/search/repositories?query=app&order=asc").await, listed);
-    let branches = server.get("/api/user/repository/branches?repository=acme/app").await;
-    let main = json!({"name": "main", "commit_sha": "c5b97d5", "protected": true, "last_push_date": null});
+    assert_eq!(
+        server.get(&format!("/api/user/repositories?{query}")).await,
+        listed
+    );
+    assert_eq!(
+        server
+            .get("/api/user/search/repositories?query=app&order=asc")
+            .await,
+        listed
+    );
+    let branches = server
+        .get("/api/user/repository/branches?repository=acme/app")
+        .await;
+    let main =
+        json!({"name": "main", "commit_sha": "c5b97d5", "protected": true, "last_push_date": null});
     let page = json!({
         "branches": [main], "has_next_page": false, "current_page": 1, "per_page": 30, "total_count": null,
     });
     assert_eq!(branches, page);
     // Clients of V0 send the slash as it is, or encoded.
     for name in ["acme/app", "acme%2Fapp"] {
-        let microagents = server.get(&format!("/api/user/repository/{name}/microagents")).await;
+        let microagents = server
+            .get(&format!("/api/user/repository/{name}/microagents"))
+            .await;
         let deploy = json!({
             "name": "deploy", "path": ".openhands/microagents/deploy.md", "created_at": null, "git_provider": "github",
         });
         assert_eq!(microagents, json!([deploy]), "{name}");
         let path = "content?file_path=.openhands/microagents/deploy.md";
-        let content = server.get(&format!("/api/user/repository/{name}/microagents/{path}")).await;
+        let content = server
+            .get(&format!("/api/user/repository/{name}/microagents/{path}"))
+            .await;
         let expected = json!({
             "content": "Run it.", "path": ".openhands/microagents/deploy.md", "triggers": ["deploy"],
             "git_provider": "github",
@@ -137,10 +176,20 @@ async fn git_routes_have_the_shapes_of_v0() {
         assert_eq!(content, expected, "{name}");
     }
     let node = json!({"name": "fix/a", "branchProtectionRule": null, "target": {"oid": "aa218f5"}});
-    github.on("POST /graphql", 200, json!({"data": {"repository": {"refs": {"nodes": [node]}}}}));
-    let found = server.get("/api/user/search/branches?repository=acme/app&query=fix").await;
+    github.on(
+        "POST /graphql",
+        200,
+        json!({"data": {"repository": {"refs": {"nodes": [node]}}}}),
+    );
+    let found = server
+        .get("/api/user/search/branches?repository=acme/app&query=fix")
+        .await;
     assert_eq!(found[0]["name"], "fix/a");
-    github.on("POST /graphql", 200, json!({"data": {"viewer": {"pullRequests": {"nodes": []}}}}));
+    github.on(
+        "POST /graphql",
+        200,
+        json!({"data": {"viewer": {"pullRequests": {"nodes": []}}}}),
+    );
     let issue = json!({"number": 8, "title": "i", "repository": {"full_name": "acme/lib"}});
     github.on("GET /issues", 200, json!([issue]));
     let task = json!({
@@ -149,44 +198,80 @@ async fn git_routes_have_the_shapes_of_v0() {
     assert_eq!(server.get("/api/user/suggested-tasks").await, json!([task]));
 
     let requests = github.script.requests.lock().unwrap().clone();
-    assert!(requests.iter().all(|(_, authorization)| *authorization == format!("Bearer {TOKEN}")));
+    assert!(
+        requests
+            .iter()
+            .all(|(_, authorization)| *authorization == format!("Bearer {TOKEN}"))
+    );
     let lines: Vec<_> = requests.iter().map(|(line, _)| line.as_str()).collect();
-    assert!(lines.contains(&"GET /user/repos?page=2&per_page=7&sort=updated"), "{lines:#?}");
-    let search = lines.iter().find(|line| line.starts_with("GET /search/repositories")).unwrap();
-    assert!(search.ends_with("&sort=stars&order=asc&per_page=5"), "{search}");
+    assert!(
+        lines.contains(&"GET /user/repos?page=2&per_page=7&sort=updated"),
+        "{lines:#?}"
+    );
+    let search = lines
+        .iter()
+        .find(|line| line.starts_with("GET /search/repositories"))
+        .unwrap();
+    assert!(
+        search.ends_with("&sort=stars&order=asc&per_page=5"),
+        "{search}"
+    );
 }
 
 /// Stores tokens with a host from which nothing can be cloned, so that no test calls the providers.
 async fn add_unreachable_tokens(server: &HostServer) {
     let token = json!({"token": TOKEN, "host": UNREACHABLE});
     let tokens = json!({"github": token, "gitlab": token, "bitbucket": token});
-    server.post("/api/add-git-providers", &json!({"provider_tokens": tokens})).await;
+    server
+        .post(
+            "/api/add-git-providers",
+            &json!({"provider_tokens": tokens}),
+        )
+        .await;
 }
 
 /// Creates a conversation, and returns its description.
 async fn info(server: &HostServer, request: Value) -> Value {
     let created = server.post("/api/conversations", &request).await;
-    server.get(&format!("/api/conversations/{}", created["conversation_id"].as_str().unwrap())).await
+    server
+        .get(&format!(
+            "/api/conversations/{}",
+            created["conversation_id"].as_str().unwrap()
+        ))
+        .await
 }
 
 #[tokio::test]
 async fn new_conversation_has_its_provider_and_trigger() {
     let home = Home::new();
-    let server = HostServer::start(&home, &home.script(&json!([finish(), finish(), finish()])), &[]);
+    let server = HostServer::start(
+        &home,
+        &home.script(&json!([finish(), finish(), finish()])),
+        &[],
+    );
     add_unreachable_tokens(&server).await;
     let plain = info(&server, json!({})).await;
-    assert_eq!((&plain["git_provider"], &plain["trigger"]), (&Value::Null, &json!("gui")));
+    assert_eq!(
+        (&plain["git_provider"], &plain["trigger"]),
+        (&Value::Null, &json!("gui"))
+    );
     assert_eq!(plain["pr_number"], json!([]));
 
-    let request = json!({"repository": "acme/sub/app", "git_provider": "gitlab", "selected_branch": "next"});
+    let request =
+        json!({"repository": "acme/sub/app", "git_provider": "gitlab", "selected_branch": "next"});
     let chosen = info(&server, request).await;
-    assert_eq!((&chosen["git_provider"], &chosen["selected_branch"]), (&json!("gitlab"), &json!("next")));
+    assert_eq!(
+        (&chosen["git_provider"], &chosen["selected_branch"]),
+        (&json!("gitlab"), &json!("next"))
+    );
     assert_eq!(chosen["selected_repository"], "acme/sub/app");
 
     let task = json!({
         "git_provider": "bitbucket", "task_type": "OPEN_PR", "repo": "acme/app", "issue_number": 7, "title": "Fix",
     });
-    let created = server.post("/api/conversations", &json!({"suggested_task": task})).await;
+    let created = server
+        .post("/api/conversations", &json!({"suggested_task": task}))
+        .await;
     let id = created["conversation_id"].as_str().unwrap().to_owned();
     let suggested = server.get(&format!("/api/conversations/{id}")).await;
     assert_eq!(
@@ -194,9 +279,20 @@ async fn new_conversation_has_its_provider_and_trigger() {
         (&json!("bitbucket"), &json!("suggested_task"))
     );
     assert_eq!(suggested["selected_repository"], "acme/app");
-    let events = server.wait_for_event(&id, |event| event["action"] == "message").await;
-    let message = events.iter().find(|event| event["action"] == "message").unwrap();
-    assert!(message["args"]["content"].as_str().unwrap().contains("pull request 7 of acme/app"), "{message}");
+    let events = server
+        .wait_for_event(&id, |event| event["action"] == "message")
+        .await;
+    let message = events
+        .iter()
+        .find(|event| event["action"] == "message")
+        .unwrap();
+    assert!(
+        message["args"]["content"]
+            .as_str()
+            .unwrap()
+            .contains("pull request 7 of acme/app"),
+        "{message}"
+    );
 
     let microagent = json!({"repo": "acme/lib", "title": "Learn"});
     let request = json!({"create_microagent": microagent, "initial_user_msg": "Remember."});
@@ -206,17 +302,27 @@ async fn new_conversation_has_its_provider_and_trigger() {
         (&json!("microagent_management"), &json!("Learn"))
     );
     assert_eq!(learning["selected_repository"], "acme/lib");
-    let bearer = server.request_without_key(Method::POST, "/api/conversations").bearer_auth(&server.key);
+    let bearer = server
+        .request_without_key(Method::POST, "/api/conversations")
+        .bearer_auth(&server.key);
     assert_eq!(bearer.send().await.unwrap().status(), 200);
 
     let triggers = async |query: &str| {
         let page = server.get(&format!("/api/conversations?{query}")).await;
         let results = page["results"].as_array().unwrap().clone();
-        let triggers: Vec<_> =
-            results.iter().map(|info| info["trigger"].as_str().unwrap().to_owned()).collect();
+        let triggers: Vec<_> = results
+            .iter()
+            .map(|info| info["trigger"].as_str().unwrap().to_owned())
+            .collect();
         (triggers, page["next_page_id"].as_str().map(str::to_owned))
     };
-    let all = ["openhands_api", "microagent_management", "suggested_task", "gui", "gui"];
+    let all = [
+        "openhands_api",
+        "microagent_management",
+        "suggested_task",
+        "gui",
+        "gui",
+    ];
     let mut found = triggers("").await.0;
     found.sort_unstable();
     let mut expected = all.map(str::to_owned);
@@ -231,59 +337,123 @@ async fn new_conversation_has_its_provider_and_trigger() {
     for started in [&plain, &chosen] {
         let id = started["conversation_id"].as_str().unwrap();
         let is_at_its_end = |event: &Value| {
-            ["awaiting_user_input", "error"].map(Value::from).contains(&event["extras"]["agent_state"])
+            ["awaiting_user_input", "error"]
+                .map(Value::from)
+                .contains(&event["extras"]["agent_state"])
         };
         server.wait_for_event(id, is_at_its_end).await;
     }
     let (first, next) = triggers("conversation_trigger=gui&limit=1").await;
-    let second = triggers(&format!("conversation_trigger=gui&limit=1&page_id={}", next.unwrap())).await;
-    assert_eq!((first, second), (vec!["gui".to_owned()], (vec!["gui".to_owned()], None)));
+    let second = triggers(&format!(
+        "conversation_trigger=gui&limit=1&page_id={}",
+        next.unwrap()
+    ))
+    .await;
+    assert_eq!(
+        (first, second),
+        (vec!["gui".to_owned()], (vec!["gui".to_owned()], None))
+    );
 
     // Lists read no logs: from here on, these cannot be read.
     let database = rusqlite::Connection::open(home.path().join(".glovebox/glovebox.db")).unwrap();
-    database.execute_batch("UPDATE events SET json = '{'").unwrap();
+    database
+        .execute_batch("UPDATE events SET json = '{'")
+        .unwrap();
     let expected = (vec!["microagent_management".to_owned()], None);
-    assert_eq!(triggers("conversation_trigger=microagent_management").await, expected);
+    assert_eq!(
+        triggers("conversation_trigger=microagent_management").await,
+        expected
+    );
 
     let microagents = async |query: &str| {
         let path = format!("/api/microagent-management/conversations?{query}");
         let (status, page) = server.send(Method::GET, &path, None).await;
-        let ids = page["results"]
-            .as_array()
-            .map(|results| results.iter().map(|info| info["conversation_id"].clone()).collect::<Vec<_>>());
+        let ids = page["results"].as_array().map(|results| {
+            results
+                .iter()
+                .map(|info| info["conversation_id"].clone())
+                .collect::<Vec<_>>()
+        });
         (status.as_u16(), ids, page["next_page_id"].clone())
     };
-    let only = (200, Some(vec![learning["conversation_id"].clone()]), Value::Null);
-    assert_eq!(microagents("selected_repository=acme/lib&limit=1").await, only);
+    let only = (
+        200,
+        Some(vec![learning["conversation_id"].clone()]),
+        Value::Null,
+    );
+    assert_eq!(
+        microagents("selected_repository=acme/lib&limit=1").await,
+        only
+    );
     // Of another repository, of another trigger, and a part of a name.
     for other in ["acme/none", "acme/app", "acme/li"] {
         let found = microagents(&format!("selected_repository={other}")).await;
         assert_eq!(found, (200, Some(vec![]), Value::Null), "{other}");
     }
     assert_eq!(microagents("limit=1").await.0, 422);
-    let listed =
-        async |query: &str| server.get(&format!("/api/conversations?{query}")).await["results"].clone();
+    let listed = async |query: &str| {
+        server.get(&format!("/api/conversations?{query}")).await["results"].clone()
+    };
     let by_name = listed("selected_repository=acme/sub/app").await;
-    assert_eq!((by_name.as_array().unwrap().len(), &by_name[0]["git_provider"]), (1, &json!("gitlab")));
-    assert_eq!(listed(&format!("selected_repository={UNREACHABLE}/acme")).await.as_array().unwrap().len(), 3);
+    assert_eq!(
+        (
+            by_name.as_array().unwrap().len(),
+            &by_name[0]["git_provider"]
+        ),
+        (1, &json!("gitlab"))
+    );
+    assert_eq!(
+        listed(&format!("selected_repository={UNREACHABLE}/acme"))
+            .await
+            .as_array()
+            .unwrap()
+            .len(),
+        3
+    );
 
     for (request, status, code, field) in [
-        (json!({"git_provider": "gitea"}), 422, "API$INVALID_REQUEST", json!("git_provider")),
-        (json!({"suggested_task": {"repo": "a/b"}}), 422, "API$INVALID_REQUEST", json!("suggested_task")),
+        (
+            json!({"git_provider": "gitea"}),
+            422,
+            "API$INVALID_REQUEST",
+            json!("git_provider"),
+        ),
+        (
+            json!({"suggested_task": {"repo": "a/b"}}),
+            422,
+            "API$INVALID_REQUEST",
+            json!("suggested_task"),
+        ),
         (
             json!({"repository": "a/../b", "git_provider": "gitlab"}),
             400,
             "CONVERSATION$REJECTED",
             Value::Null,
         ),
-        (json!({"repository": "a/b/c", "git_provider": "github"}), 400, "CONVERSATION$REJECTED", Value::Null),
+        (
+            json!({"repository": "a/b/c", "git_provider": "github"}),
+            400,
+            "CONVERSATION$REJECTED",
+            Value::Null,
+        ),
     ] {
-        let (found, body) = server.send(Method::POST, "/api/conversations", Some(&request)).await;
+        let (found, body) = server
+            .send(Method::POST, "/api/conversations", Some(&request))
+            .await;
         let found = (found.as_u16(), &body["msg_id"], &body["field"]);
         assert_eq!(found, (status, &json!(code), &field), "{body}");
     }
-    let unknown = server.send(Method::GET, "/api/conversations?conversation_trigger=x", None).await;
-    assert_eq!((unknown.0.as_u16(), &unknown.1["field"]), (422, &json!("conversation_trigger")));
+    let unknown = server
+        .send(
+            Method::GET,
+            "/api/conversations?conversation_trigger=x",
+            None,
+        )
+        .await;
+    assert_eq!(
+        (unknown.0.as_u16(), &unknown.1["field"]),
+        (422, &json!("conversation_trigger"))
+    );
 }
 
 /// Commands see the credentials for the clone; the log and the model do not.
@@ -293,27 +463,44 @@ async fn token_of_the_provider_is_used_for_the_clone() {
     let upstream = home.path().join("upstream");
     create_repository(&upstream.join("b.git"), &[("README", "")], &[]);
     // Of two rules, git uses the one with the longer prefix.
-    let rule = format!("GIT_CONFIG_KEY_0 = 'url.file://{}/.insteadOf'", upstream.display());
-    let rules = format!("GIT_CONFIG_COUNT = '1', {rule}, GIT_CONFIG_VALUE_0 = 'https://{UNREACHABLE}/a/'");
+    let rule = format!(
+        "GIT_CONFIG_KEY_0 = 'url.file://{}/.insteadOf'",
+        upstream.display()
+    );
+    let rules =
+        format!("GIT_CONFIG_COUNT = '1', {rule}, GIT_CONFIG_VALUE_0 = 'https://{UNREACHABLE}/a/'");
     let volume = format!("{0}:{0}:ro", upstream.display());
     home.write(
         ".glovebox/config.toml",
         format!("[sandbox]\nvolumes = \"{volume}\"\nruntime_startup_env_vars = {{ {rules} }}\n"),
     );
-    let command =
-        "find \"$PWD\" -name README; printenv GIT_CONFIG_KEY_1; printf %s \"$GIT_CONFIG_KEY_1\" | sha256sum";
+    let command = "find \"$PWD\" -name README; printenv GIT_CONFIG_KEY_1; printf %s \"$GIT_CONFIG_KEY_1\" | sha256sum";
     let server = HostServer::start(&home, &home.script(&json!([bash(command), finish()])), &[]);
     let tokens = json!({"gitlab": {"token": TOKEN, "host": UNREACHABLE}});
-    server.post("/api/add-git-providers", &json!({"provider_tokens": tokens})).await;
+    server
+        .post(
+            "/api/add-git-providers",
+            &json!({"provider_tokens": tokens}),
+        )
+        .await;
     let request = json!({"repository": "a/b", "git_provider": "gitlab", "initial_user_msg": "Go."});
     let created = server.post("/api/conversations", &request).await;
     let id = created["conversation_id"].as_str().unwrap();
-    let events = server.wait_for_event(id, |event| is_state(event, "finished")).await;
+    let events = server
+        .wait_for_event(id, |event| is_state(event, "finished"))
+        .await;
     let text = json!(events).to_string();
     let key = format!("url.https://oauth2:{TOKEN}@{UNREACHABLE}/.insteadOf");
     let digest = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
-    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert!(text.contains(&hex) && text.contains("b/README"), "{events:#?}");
+    let hex: String = digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    assert!(
+        text.contains(&hex) && text.contains("b/README"),
+        "{events:#?}"
+    );
     assert!(!text.contains("canary"), "{events:#?}");
     server.terminate();
     let log = std::fs::read_to_string(home.path().join("serve.log")).unwrap();
@@ -339,8 +526,18 @@ async fn git_routes_ask_for_a_token_when_there_is_none() {
         let path = format!("/api/user/{path}");
         assert_eq!(server.status_with_key(&path, None).await, 401, "{path}");
         let (status, body) = server.send(Method::GET, &path, None).await;
-        assert_eq!((status.as_u16(), &body["msg_id"]), (401, &json!("GIT$NO_TOKEN")), "{path}");
-        assert!(body["error"].as_str().unwrap().contains("add one in the settings"), "{body}");
+        assert_eq!(
+            (status.as_u16(), &body["msg_id"]),
+            (401, &json!("GIT$NO_TOKEN")),
+            "{path}"
+        );
+        assert!(
+            body["error"]
+                .as_str()
+                .unwrap()
+                .contains("add one in the settings"),
+            "{body}"
+        );
     }
     assert_eq!(github.script.requests.lock().unwrap().len(), 0);
 }
@@ -359,14 +556,29 @@ async fn git_route_names_the_field_when_it_is_malformed() {
         ("repository/a/b/microagents/content", "file_path"),
         (&long, "query"),
     ] {
-        let (status, body) = server.send(Method::GET, &format!("/api/user/{path}"), None).await;
+        let (status, body) = server
+            .send(Method::GET, &format!("/api/user/{path}"), None)
+            .await;
         assert_eq!(&body["field"], field, "{path}: {body}");
-        assert!([400, 422].contains(&status.as_u16()), "{path}: {status} {body}");
+        assert!(
+            [400, 422].contains(&status.as_u16()),
+            "{path}: {status} {body}"
+        );
     }
     for path in ["repository/a/b", "repository/a/b/other", "other"] {
-        assert_eq!(server.send(Method::GET, &format!("/api/user/{path}"), None).await.0, 404, "{path}");
+        assert_eq!(
+            server
+                .send(Method::GET, &format!("/api/user/{path}"), None)
+                .await
+                .0,
+            404,
+            "{path}"
+        );
     }
-    assert_eq!(server.send(Method::POST, "/api/user/info", None).await.0, 405);
+    assert_eq!(
+        server.send(Method::POST, "/api/user/info", None).await.0,
+        405
+    );
 }
 
 #[tokio::test]
@@ -384,13 +596,27 @@ async fn failure_of_a_provider_does_not_leak_the_token() {
     ] {
         github.on("GET /user", status, echo.clone());
         let (found, body) = server.send(Method::GET, "/api/user/info", None).await;
-        assert_eq!((found.as_u16(), &body["msg_id"]), (expected, &json!(code)), "{status}: {body}");
+        assert_eq!(
+            (found.as_u16(), &body["msg_id"]),
+            (expected, &json!(code)),
+            "{status}: {body}"
+        );
         assert!(!body.to_string().contains("canary"), "{body}");
     }
-    let (status, body) = server.send(Method::GET, "/api/user/repository/a/b/microagents", None).await;
-    assert_eq!((status.as_u16(), &body["msg_id"]), (404, &json!("GIT$NOT_FOUND")), "{body}");
+    let (status, body) = server
+        .send(Method::GET, "/api/user/repository/a/b/microagents", None)
+        .await;
+    assert_eq!(
+        (status.as_u16(), &body["msg_id"]),
+        (404, &json!("GIT$NOT_FOUND")),
+        "{body}"
+    );
     // Addresses of this machine's networks are refused, unless the operator allows them.
-    for host in ["169.254.169.254", "https://10.0.0.1/git", "https://[fd00::1]"] {
+    for host in [
+        "169.254.169.254",
+        "https://10.0.0.1/git",
+        "https://[fd00::1]",
+    ] {
         add_token(&server, Some(host)).await;
         let (status, body) = server.send(Method::GET, "/api/user/info", None).await;
         assert_eq!(

@@ -1,4 +1,5 @@
-//! Bodies and messages of sockets that are long, have very many values, or never end: what they cost, and what other users wait for.
+//! Bodies and messages of sockets that are long, have very many values, or never end: what they
+//! cost, and what other users wait for.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Time in which other users are served while a client sends too much. A debug build on a busy machine is slow.
+/// Time in which other users are served while a client sends too much. A debug build on a busy
+/// machine is slow.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Memory for what a user sends (64 MiB), for what is made of it, and for what the allocator keeps.
@@ -23,7 +25,12 @@ const UNFINISHED: usize = 20;
 const MESSAGES: usize = 4;
 
 /// Starts a request, and sends the first bytes of its body.
-async fn send_unfinished(server: &HostServer, head: &str, declared: usize, sent: usize) -> TcpStream {
+async fn send_unfinished(
+    server: &HostServer,
+    head: &str,
+    declared: usize,
+    sent: usize,
+) -> TcpStream {
     let host = server.url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(host).await.unwrap();
     let head = format!("{head}\r\nHost: {host}\r\nContent-Length: {declared}\r\n\r\n");
@@ -104,7 +111,9 @@ impl Socket {
                 while self.next().await.is_some() {}
             }
         };
-        timeout(TEST_TIMEOUT, sending).await.expect("the socket is closed");
+        timeout(TEST_TIMEOUT, sending)
+            .await
+            .expect("the socket is closed");
     }
 }
 
@@ -124,13 +133,23 @@ impl Users {
         let mut ids = Vec::new();
         for key in [&ada, &ben] {
             let body = json!({"initial_user_msg": "Hello."});
-            let (_, created) = server.send_as(key, Method::POST, "/api/conversations", Some(&body)).await;
+            let (_, created) = server
+                .send_as(key, Method::POST, "/api/conversations", Some(&body))
+                .await;
             let id = created["conversation_id"].as_str().unwrap().to_owned();
-            server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+            server
+                .wait_for_event(&id, |event| is_state(event, "finished"))
+                .await;
             ids.push(id);
         }
         let [id, id_of_ben] = ids.try_into().unwrap();
-        Self { server, ada, ben, id, id_of_ben }
+        Self {
+            server,
+            ada,
+            ben,
+            id,
+            id_of_ben,
+        }
     }
 
     /// Runs an attack while ben sends requests. Fails if they wait.
@@ -143,7 +162,10 @@ impl Users {
                 let started = Instant::now();
                 let events = format!("/api/conversations/{}/events?limit=1", self.id_of_ben);
                 for path in ["/alive", &events] {
-                    let (status, _) = self.server.send_as(&self.ben, Method::GET, path, None).await;
+                    let (status, _) = self
+                        .server
+                        .send_as(&self.ben, Method::GET, path, None)
+                        .await;
                     assert_eq!(status, StatusCode::OK, "{path}");
                 }
                 // The last one is counted too: it may have waited for the end of the attack.
@@ -177,7 +199,8 @@ impl Users {
     }
 }
 
-/// Before they were counted, a frame of 28 MiB took seconds on a thread that serves all clients, and a gigabyte.
+/// Before they were counted, a frame of 28 MiB took seconds on a thread that serves all clients,
+/// and a gigabyte.
 #[tokio::test]
 async fn frames_with_many_values_delay_no_other_user() {
     let home = Home::new();
@@ -186,11 +209,15 @@ async fn frames_with_many_values_delay_no_other_user() {
     let before = users.server.memory_bytes();
     let packet = |bytes: usize| {
         let values = "[],".repeat(bytes / 3);
-        format!(r#"42["oh_user_action",{{"action":"message","args":{{"content":"x"}},"zz":[{values}0]}}]"#)
+        format!(
+            r#"42["oh_user_action",{{"action":"message","args":{{"content":"x"}},"zz":[{values}0]}}]"#
+        )
     };
-    for (key, packet) in
-        [(&reader, packet(28 << 20)), (&users.ada, packet(28 << 20)), (&users.ada, packet(9 << 20))]
-    {
+    for (key, packet) in [
+        (&reader, packet(28 << 20)),
+        (&users.ada, packet(28 << 20)),
+        (&users.ada, packet(9 << 20)),
+    ] {
         let attack = (0..MESSAGES).map(|_| async {
             let mut socket = Socket::connect(&users.server, key, &users.id).await;
             socket.send_until_closed(&packet).await;
@@ -209,21 +236,48 @@ async fn bodies_with_many_values_delay_no_other_user() {
     let reader = home.add_key("ada", &["--scope", "read"]).0;
     let before = users.server.memory_bytes();
     let values = |bytes: usize| "[],".repeat(bytes / 3);
-    let event = format!(r#"{{"action":"message","args":{{"content":"x"}},"zz":[{}0]}}"#, values(28 << 20));
+    let event = format!(
+        r#"{{"action":"message","args":{{"content":"x"}},"zz":[{}0]}}"#,
+        values(28 << 20)
+    );
     let settings = format!(r#"{{"zz":[{}0]}}"#, values(1 << 19));
-    let call =
-        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"zz":[{}0]}}}}"#, values(3 << 19));
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"zz":[{}0]}}}}"#,
+        values(3 << 19)
+    );
     let trajectory = json!({"replay_json": format!("[{}0]", values(28 << 20))}).to_string();
     let events = format!("/api/conversations/{}/events", users.id);
     for (key, path, body, problem) in [
-        (&users.ada, events.as_str(), &event, "body: must have at most 100000 values"),
-        (&users.ada, "/api/settings", &settings, "body: must have at most 100000 values"),
-        (&users.ada, "/api/conversations", &trajectory, "replay_json: must have at most 500000 values"),
-        (&reader, "/mcp", &call, "body: must have at most 10000 values"),
+        (
+            &users.ada,
+            events.as_str(),
+            &event,
+            "body: must have at most 100000 values",
+        ),
+        (
+            &users.ada,
+            "/api/settings",
+            &settings,
+            "body: must have at most 100000 values",
+        ),
+        (
+            &users.ada,
+            "/api/conversations",
+            &trajectory,
+            "replay_json: must have at most 500000 values",
+        ),
+        (
+            &reader,
+            "/mcp",
+            &call,
+            "body: must have at most 10000 values",
+        ),
     ] {
         let attack = (0..MESSAGES).map(|_| async {
             let request = users.server.request_without_key(Method::POST, path);
-            let request = request.header("X-Session-API-Key", key).header("Content-Type", "application/json");
+            let request = request
+                .header("X-Session-API-Key", key)
+                .header("Content-Type", "application/json");
             let request = request.header("Accept", "application/json, text/event-stream");
             let response = request.body(body.clone()).send().await.unwrap();
             (response.status(), response.text().await.unwrap())
@@ -251,17 +305,32 @@ async fn unfinished_bodies_and_frames_use_little_memory() {
     let before = server.memory_bytes();
     let form = "POST /sign-in HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
     let create = format!("POST /api/conversations HTTP/1.1\r\nX-Session-API-Key: {ada}");
-    let bodies =
-        (0..UNFINISHED).flat_map(|_| [form, &create]).map(|head| send_unfinished(server, head, LENGTH, SENT));
+    let bodies = (0..UNFINISHED)
+        .flat_map(|_| [form, &create])
+        .map(|head| send_unfinished(server, head, LENGTH, SENT));
     let mut bodies = Box::pin(futures_util::future::join_all(bodies));
-    let (_, increase) =
-        tokio::join!(timeout(Duration::from_secs(3), &mut bodies), users.max_increase(before));
+    let (_, increase) = tokio::join!(
+        timeout(Duration::from_secs(3), &mut bodies),
+        users.max_increase(before)
+    );
     assert!(increase < MAX_INCREASE, "{} MiB of bodies", increase >> 20);
     // Small requests of the same user, and large ones of others, are served.
-    assert_eq!(server.send_as(ada, Method::POST, "/api/settings", Some(&json!({}))).await.0, StatusCode::OK);
+    assert_eq!(
+        server
+            .send_as(ada, Method::POST, "/api/settings", Some(&json!({})))
+            .await
+            .0,
+        StatusCode::OK
+    );
     let message = json!({"message": "x".repeat(1 << 20)});
     let path = format!("/api/conversations/{}/message", users.id_of_ben);
-    assert_eq!(server.send_as(&users.ben, Method::POST, &path, Some(&message)).await.0, StatusCode::OK);
+    assert_eq!(
+        server
+            .send_as(&users.ben, Method::POST, &path, Some(&message))
+            .await
+            .0,
+        StatusCode::OK
+    );
     drop(bodies);
 
     let mut sockets = Vec::new();
@@ -273,15 +342,23 @@ async fn unfinished_bodies_and_frames_use_little_memory() {
         socket.0.write_all(&vec![b'A'; 9 << 20]).await
     });
     let mut frames = Box::pin(futures_util::future::join_all(frames));
-    let (_, increase) =
-        tokio::join!(timeout(Duration::from_secs(3), &mut frames), users.max_increase(before));
+    let (_, increase) = tokio::join!(
+        timeout(Duration::from_secs(3), &mut frames),
+        users.max_increase(before)
+    );
     assert!(increase < MAX_INCREASE, "{} MiB of frames", increase >> 20);
     drop(frames);
     drop(sockets);
 
     // The memory is free again.
     let path = format!("/api/conversations/{}/message", users.id);
-    assert_eq!(server.send_as(ada, Method::POST, &path, Some(&message)).await.0, StatusCode::OK);
+    assert_eq!(
+        server
+            .send_as(ada, Method::POST, &path, Some(&message))
+            .await
+            .0,
+        StatusCode::OK
+    );
     users.server.terminate();
 }
 
@@ -294,9 +371,16 @@ async fn form_of_the_sign_in_is_short() {
     let sign_in = async |length: usize| {
         // The host name at which the page has its session.
         let host = server.url.replace("http://127.0.0.1", "glovebox.localhost");
-        let request = server.request_without_key(Method::POST, "/sign-in").header("Host", host);
+        let request = server
+            .request_without_key(Method::POST, "/sign-in")
+            .header("Host", host);
         let request = request.header("Content-Type", "application/x-www-form-urlencoded");
-        request.body(format!("key={}", "x".repeat(length))).send().await.unwrap().status()
+        request
+            .body(format!("key={}", "x".repeat(length)))
+            .send()
+            .await
+            .unwrap()
+            .status()
     };
     assert_eq!(sign_in(1000).await, StatusCode::UNAUTHORIZED);
     assert_eq!(sign_in(20_000).await, StatusCode::PAYLOAD_TOO_LARGE);
@@ -310,33 +394,70 @@ async fn picture_of_a_message_arrives_by_socket() {
     let image = format!("data:image/png;base64,{}", "A".repeat(7 << 20));
     let action = json!({"action": "message", "args": {"content": "See.", "image_urls": [image]}});
     let mut socket = Socket::connect(&users.server, &users.ada, &users.id).await;
-    socket.send(&format!("421{}", json!(["oh_user_action", action]))).await.unwrap();
+    socket
+        .send(&format!("421{}", json!(["oh_user_action", action])))
+        .await
+        .unwrap();
     assert_eq!(socket.wait_for("431").await, r#"431[{"success":true}]"#);
     // By polling too.
     let (connected, session) = users.server.connect_socket(&users.ada, &users.id).await;
     assert!(connected.starts_with("40"), "{connected}");
     let post = async |body: String| {
         let request = users.server.request_without_key(Method::POST, &session);
-        request.header("X-Session-API-Key", &users.ada).body(body).send().await.unwrap().status()
+        request
+            .header("X-Session-API-Key", &users.ada)
+            .body(body)
+            .send()
+            .await
+            .unwrap()
+            .status()
     };
-    assert_eq!(post(format!("422{}", json!(["oh_user_action", action]))).await, StatusCode::OK);
+    assert_eq!(
+        post(format!("422{}", json!(["oh_user_action", action]))).await,
+        StatusCode::OK
+    );
     let stored = async {
         loop {
-            let path = format!("/api/conversations/{}/events?source=user&query=See.", users.id);
-            let (_, page) = users.server.send_as(&users.ada, Method::GET, &path, None).await;
-            if page["events"].as_array().is_some_and(|events| events.len() == 2) {
+            let path = format!(
+                "/api/conversations/{}/events?source=user&query=See.",
+                users.id
+            );
+            let (_, page) = users
+                .server
+                .send_as(&users.ada, Method::GET, &path, None)
+                .await;
+            if page["events"]
+                .as_array()
+                .is_some_and(|events| events.len() == 2)
+            {
                 return page;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     };
-    let page: Value = timeout(TEST_TIMEOUT, stored).await.expect("both messages are stored");
-    assert_eq!(page["events"][0]["args"]["image_urls"][0].as_str().unwrap().len(), image.len());
+    let page: Value = timeout(TEST_TIMEOUT, stored)
+        .await
+        .expect("both messages are stored");
+    assert_eq!(
+        page["events"][0]["args"]["image_urls"][0]
+            .as_str()
+            .unwrap()
+            .len(),
+        image.len()
+    );
     let packets = vec!["42[\"x\"]"; 1000].join("\u{1e}");
     assert_eq!(post(packets.clone()).await, StatusCode::TOO_MANY_REQUESTS);
     // Whatever its headers ask for.
-    let request = users.server.request_without_key(Method::POST, &session).header("Upgrade", "x");
-    let request = request.header("Connection", "upgrade").header("X-Session-API-Key", &users.ada);
-    assert_eq!(request.body(packets).send().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
+    let request = users
+        .server
+        .request_without_key(Method::POST, &session)
+        .header("Upgrade", "x");
+    let request = request
+        .header("Connection", "upgrade")
+        .header("X-Session-API-Key", &users.ada);
+    assert_eq!(
+        request.body(packets).send().await.unwrap().status(),
+        StatusCode::TOO_MANY_REQUESTS
+    );
     users.server.terminate();
 }

@@ -10,7 +10,9 @@ async fn long_messages_are_rejected_with_their_field() {
     let home = Home::new();
     let server = HostServer::start(&home, &home.script(&json!([{"text": "Hello."}])), &[]);
     let id = server.create("Hello.").await;
-    server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
+    server
+        .wait_for_event(&id, |event| is_state(event, "awaiting_user_input"))
+        .await;
     let count = server.get(&format!("/api/conversations/{id}/events")).await["events"].clone();
     let text = "x".repeat((1 << 20) + 1);
     let image = format!("data:image/png;base64,{}", "x".repeat(8 << 20));
@@ -21,16 +23,38 @@ async fn long_messages_are_rejected_with_their_field() {
     for (path, request, field) in [
         (message.as_str(), json!({"message": text}), "message"),
         (&events, action, "image_urls"),
-        ("/api/conversations", json!({"initial_user_msg": text}), "initial_user_msg"),
-        ("/api/conversations", json!({"conversation_instructions": text}), "conversation_instructions"),
+        (
+            "/api/conversations",
+            json!({"initial_user_msg": text}),
+            "initial_user_msg",
+        ),
+        (
+            "/api/conversations",
+            json!({"conversation_instructions": text}),
+            "conversation_instructions",
+        ),
         ("/v1/chat/completions", chat, "messages[0].content"),
     ] {
         let (status, body) = server.send(Method::POST, path, Some(&request)).await;
-        let found = if path.starts_with("/v1") { &body["error"]["param"] } else { &body["field"] };
-        assert_eq!((status, found), (StatusCode::BAD_REQUEST, &json!(field)), "{path}: {body}");
+        let found = if path.starts_with("/v1") {
+            &body["error"]["param"]
+        } else {
+            &body["field"]
+        };
+        assert_eq!(
+            (status, found),
+            (StatusCode::BAD_REQUEST, &json!(field)),
+            "{path}: {body}"
+        );
     }
     assert_eq!(server.get(&events).await["events"], count);
-    assert_eq!(server.get("/api/conversations").await["results"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        server.get("/api/conversations").await["results"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
     server.terminate();
 }
 
@@ -38,11 +62,17 @@ async fn long_messages_are_rejected_with_their_field() {
 async fn page_ends_before_it_is_too_long() {
     const MESSAGES: usize = 12;
     let home = Home::new();
-    let server = HostServer::start(&home, &home.script(&json!(vec![json!({"text": "Hello."}); 64])), &[]);
+    let server = HostServer::start(
+        &home,
+        &home.script(&json!(vec![json!({"text": "Hello."}); 64])),
+        &[],
+    );
     let id = server.create("Hello.").await;
     let message = json!({"message": "x".repeat(1 << 20)});
     for _ in 0..MESSAGES {
-        server.post(&format!("/api/conversations/{id}/message"), &message).await;
+        server
+            .post(&format!("/api/conversations/{id}/message"), &message)
+            .await;
     }
     let (mut next, mut pages, mut ids, mut long) = (0, 0, Vec::new(), 0);
     loop {
@@ -50,7 +80,10 @@ async fn page_ends_before_it_is_too_long() {
         let page = server.get(&path).await;
         assert!(page.to_string().len() < 10 << 20);
         let events = page["events"].as_array().unwrap();
-        long += events.iter().filter(|event| event.to_string().len() > 1 << 20).count();
+        long += events
+            .iter()
+            .filter(|event| event.to_string().len() > 1 << 20)
+            .count();
         ids.extend(events.iter().map(|event| event["id"].as_u64().unwrap()));
         (next, pages) = (ids.last().unwrap() + 1, pages + 1);
         if page["has_more"] == false {

@@ -23,9 +23,10 @@ const SOCKETS: usize = 1000;
 /// Events of a conversation of 20 MB.
 const LONG: u64 = 100;
 
-/// Connects this many sockets, prints a line, and then how many of them have received each list of actions. Observations can differ:
-/// of the states that are stored when a socket connects, only the last one is sent. Speaks the packets of socket.io itself, because
-/// its own client needs more time for 1,000 sockets than a test has.
+/// Connects this many sockets, prints a line, and then how many of them have received each list of
+/// actions. Observations can differ: of the states that are stored when a socket connects, only the
+/// last one is sent. Speaks the packets of socket.io itself, because its own client needs more time
+/// for 1,000 sockets than a test has.
 const CLIENT: &str = r"
 import asyncio, collections, json, sys
 import aiohttp
@@ -67,36 +68,70 @@ asyncio.run(main())
 #[tokio::test]
 async fn thousand_sockets_receive_each_event_once() {
     const THOUGHTS: usize = 10;
-    let Some(packages) = pypi_packages() else { return };
+    let Some(packages) = pypi_packages() else {
+        return;
+    };
     let home = Home::new();
     // The thoughts differ, because an agent that repeats itself is stopped.
     let think = |step| tool_call("think", &json!({"thought": format!("Thought {step}.")}));
-    let script: Vec<_> =
-        [json!({"text": "Ready."})].into_iter().chain((0..THOUGHTS).map(think)).chain([finish()]).collect();
+    let script: Vec<_> = [json!({"text": "Ready."})]
+        .into_iter()
+        .chain((0..THOUGHTS).map(think))
+        .chain([finish()])
+        .collect();
     let server = HostServer::start(&home, &home.script(&json!(script)), &[]);
     let id = server.create("Get ready.").await;
-    server.wait_for_event(&id, |event| is_state(event, "awaiting_user_input")).await;
-    let socket = format!("{}/socket.io/?EIO=4&transport=websocket&conversation_id={id}", server.url);
+    server
+        .wait_for_event(&id, |event| is_state(event, "awaiting_user_input"))
+        .await;
+    let socket = format!(
+        "{}/socket.io/?EIO=4&transport=websocket&conversation_id={id}",
+        server.url
+    );
     let mut client = Command::new("python3");
-    client.env("PYTHONPATH", packages).args(["-c", CLIENT, &socket, &server.key]);
-    client.arg(SOCKETS.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
-    let mut client = tokio::process::Command::from(client).kill_on_drop(true).spawn().unwrap();
+    client
+        .env("PYTHONPATH", packages)
+        .args(["-c", CLIENT, &socket, &server.key]);
+    client
+        .arg(SOCKETS.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    let mut client = tokio::process::Command::from(client)
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
     let mut line = async || {
         let line = tokio::time::timeout(TEST_TIMEOUT, lines.next_line()).await;
-        line.expect("the client continues").unwrap().expect("the client has not failed")
+        line.expect("the client continues")
+            .unwrap()
+            .expect("the client has not failed")
     };
     assert_eq!(line().await, "connected");
-    server.post(&format!("/api/conversations/{id}/message"), &json!({"message": "Think."})).await;
+    server
+        .post(
+            &format!("/api/conversations/{id}/message"),
+            &json!({"message": "Think."}),
+        )
+        .await;
     let lists: Vec<(Vec<u64>, usize)> = serde_json::from_str(&line().await).unwrap();
-    let [(ids, count)] = lists.as_slice() else { panic!("the sockets received different events: {lists:?}") };
+    let [(ids, count)] = lists.as_slice() else {
+        panic!("the sockets received different events: {lists:?}")
+    };
     assert_eq!(*count, SOCKETS);
     assert!(ids.is_sorted_by(|before, after| before < after), "{ids:?}");
-    let stored = server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    let stored = server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
     let thoughts = stored.iter().filter(|event| event["action"] == "think");
-    let thoughts: Vec<_> = thoughts.map(|event| event["id"].as_u64().unwrap()).collect();
+    let thoughts: Vec<_> = thoughts
+        .map(|event| event["id"].as_u64().unwrap())
+        .collect();
     assert_eq!(thoughts.len(), THOUGHTS);
-    assert!(thoughts.iter().all(|id| ids.contains(id)), "{thoughts:?} {ids:?}");
+    assert!(
+        thoughts.iter().all(|id| ids.contains(id)),
+        "{thoughts:?} {ids:?}"
+    );
     server.terminate();
 }
 
@@ -119,17 +154,27 @@ fn connect_silent(server: &HostServer, path: &str) -> TcpStream {
 
 /// Appends a conversation whose events have more bytes than the buffers of a connection.
 async fn fill(home: &Home) {
-    let file = home.write(".glovebox/empty", "").with_file_name("glovebox.db");
-    let store = SqliteStore::open(file, Durability::default()).await.unwrap();
+    let file = home
+        .write(".glovebox/empty", "")
+        .with_file_name("glovebox.db");
+    let store = SqliteStore::open(file, Durability::default())
+        .await
+        .unwrap();
     let timestamp = Timestamp::try_from("2026-01-02T03:04:05.678901".to_owned()).unwrap();
     let thought = "x".repeat(200_000);
     for id in 0..LONG {
         let body: EventBody = match id {
             0 => Record::from(ConversationStarted::default()).into(),
-            _ => Action::from(ThinkAction { thought: thought.clone() }).into(),
+            _ => Action::from(ThinkAction {
+                thought: thought.clone(),
+            })
+            .into(),
         };
         let event = Event::new(EventId(id), timestamp.clone(), EventSource::Agent, body);
-        store.append(&"long".parse().unwrap(), &[event]).await.unwrap();
+        store
+            .append(&"long".parse().unwrap(), &[event])
+            .await
+            .unwrap();
     }
 }
 
@@ -145,7 +190,9 @@ async fn sockets_that_never_read_delay_no_other_client() {
         silent.push(connect_silent(&server, stream));
         let mut socket = connect_silent(&server, socket_io);
         // The masked text frame `40`, which connects to the name space.
-        socket.write_all(&[0x81, 0x82, 0, 0, 0, 0, b'4', b'0']).unwrap();
+        socket
+            .write_all(&[0x81, 0x82, 0, 0, 0, 0, b'4', b'0'])
+            .unwrap();
         silent.push(socket);
     }
     let response = server.request(Method::GET, stream).send().await.unwrap();
@@ -154,7 +201,9 @@ async fn sockets_that_never_read_delay_no_other_client() {
         assert_eq!(events.next().await["id"], id.to_string());
     }
     let created = server.create("Finish.").await;
-    server.wait_for_event(&created, |event| is_state(event, "finished")).await;
+    server
+        .wait_for_event(&created, |event| is_state(event, "finished"))
+        .await;
     server.terminate();
     drop(silent);
 }

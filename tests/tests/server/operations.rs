@@ -1,4 +1,5 @@
-//! What an operator needs: HTTPS, probes, metrics, the log, traces, a base path, and files to deploy the server.
+//! What an operator needs: HTTPS, probes, metrics, the log, traces, a base path, and files to
+//! deploy the server.
 
 mod base_path;
 mod connections;

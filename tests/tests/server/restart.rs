@@ -20,23 +20,35 @@ async fn work_continues(end: impl FnOnce(HostServer)) {
     );
     home.write(
         ".glovebox/config.toml",
-        format!("[core]\nworkspace_base = \"{}\"\n", home.workspace().display()),
+        format!(
+            "[core]\nworkspace_base = \"{}\"\n",
+            home.workspace().display()
+        ),
     );
     let model = home.script(&json!([bash(&command), finish()]));
     let server = HostServer::start(&home, &model, &[]);
     let id = server.create("Work.").await;
-    server.wait_for_event(&id, |event| event["action"] == "run").await;
+    server
+        .wait_for_event(&id, |event| event["action"] == "run")
+        .await;
     while !marker.exists() {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     end(server);
     let server = HostServer::start(&home, &model, &[]);
     std::fs::write(gate, "").unwrap();
-    let events = server.wait_for_event(&id, |event| is_state(event, "finished")).await;
-    let run = events.iter().find(|event| event["observation"] == "run").unwrap();
+    let events = server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
+    let run = events
+        .iter()
+        .find(|event| event["observation"] == "run")
+        .unwrap();
     assert_eq!(run["content"], "done");
     assert_eq!(std::fs::read_to_string(marker).unwrap(), "run\n");
-    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server
+        .post(&format!("/api/conversations/{id}/stop"), &json!({}))
+        .await;
     server.terminate();
     home.assert_nothing_runs();
 }
@@ -58,17 +70,27 @@ async fn stop_removes_the_sandbox_that_was_kept() {
     let model = home.script(&json!([bash("echo hello"), finish(), {"text": "Again."}]));
     let server = HostServer::start(&home, &model, &[]);
     let id = server.create("Say hello.").await;
-    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
     server.terminate();
-    let has_sandbox = || home.processes().iter().any(|(_, line)| line.contains("--working-dir"));
+    let has_sandbox = || {
+        home.processes()
+            .iter()
+            .any(|(_, line)| line.contains("--working-dir"))
+    };
     assert!(has_sandbox(), "the sandbox is kept");
     let server = HostServer::start(&home, &model, &[]);
     let path = format!("/api/conversations/{id}");
     server.post(&format!("{path}/stop"), &json!({})).await;
     assert!(!has_sandbox());
     // A message gets a new one.
-    server.post(&format!("{path}/message"), &json!({"message": "Again."})).await;
-    server.wait_for_event(&id, |event| event["args"]["content"] == "Again.").await;
+    server
+        .post(&format!("{path}/message"), &json!({"message": "Again."}))
+        .await;
+    server
+        .wait_for_event(&id, |event| event["args"]["content"] == "Again.")
+        .await;
     server.post(&format!("{path}/stop"), &json!({})).await;
     server.terminate();
     home.assert_nothing_runs();
@@ -77,7 +99,11 @@ async fn stop_removes_the_sandbox_that_was_kept() {
 fn start(home: &Home, model: &ModelServer, arguments: &[&str]) -> HostServer {
     let own = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local"];
     let mut command = home.glovebox(&[&own, arguments].concat());
-    command.envs([("LLM_MODEL", "openai/test"), ("LLM_API_KEY", "k"), ("LLM_BASE_URL", &model.base_url)]);
+    command.envs([
+        ("LLM_MODEL", "openai/test"),
+        ("LLM_API_KEY", "k"),
+        ("LLM_BASE_URL", &model.base_url),
+    ]);
     HostServer::from_command(home, &mut command)
 }
 
@@ -92,19 +118,42 @@ async fn calling(home: &Home, model: &ModelServer, arguments: &[&str]) -> (HostS
 #[tokio::test]
 async fn call_of_a_model_ends_before_the_server() {
     let home = Home::new();
-    let call = ModelReply::call("execute_bash", &json!({"command": "echo called", "security_risk": "LOW"}));
+    let call = ModelReply::call(
+        "execute_bash",
+        &json!({"command": "echo called", "security_risk": "LOW"}),
+    );
     let late = ModelReply::Late(Duration::from_secs(3), Box::new(call));
-    let model = ModelServer::start([late, ModelReply::call("finish", &json!({"message": "Done."}))]).await;
+    let model = ModelServer::start([
+        late,
+        ModelReply::call("finish", &json!({"message": "Done."})),
+    ])
+    .await;
     let (server, id) = calling(&home, &model, &[]).await;
     // The model replies in this runtime.
-    tokio::task::spawn_blocking(|| server.terminate()).await.unwrap();
-    assert_eq!(model.call_count(), 1, "its command is not run, nor is the model called again");
+    tokio::task::spawn_blocking(|| server.terminate())
+        .await
+        .unwrap();
+    assert_eq!(
+        model.call_count(),
+        1,
+        "its command is not run, nor is the model called again"
+    );
     let server = start(&home, &model, &[]);
-    let events = server.wait_for_event(&id, |event| is_state(event, "finished")).await;
-    let results: Vec<_> = events.iter().filter(|event| event["observation"] == "run").collect();
-    assert_eq!((results.len(), &results[0]["content"]), (1, &json!("called")));
+    let events = server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
+    let results: Vec<_> = events
+        .iter()
+        .filter(|event| event["observation"] == "run")
+        .collect();
+    assert_eq!(
+        (results.len(), &results[0]["content"]),
+        (1, &json!("called"))
+    );
     assert_eq!(model.call_count(), 2, "the call that ended is not repeated");
-    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server
+        .post(&format!("/api/conversations/{id}/stop"), &json!({}))
+        .await;
     server.terminate();
     home.assert_nothing_runs();
 }
@@ -116,21 +165,36 @@ async fn server_ends_when_a_model_does_not() {
     let (server, _) = calling(&home, &model, &["--drain-timeout", "1s"]).await;
     let started = Instant::now();
     server.terminate();
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    assert!(
+        started.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn conversation_of_another_server_is_not_changed() {
     let home = Home::new();
     let model = home.script(&json!([bash("sleep 60"), finish()]));
-    let (first, second) = (HostServer::start(&home, &model, &[]), HostServer::start(&home, &model, &[]));
+    let (first, second) = (
+        HostServer::start(&home, &model, &[]),
+        HostServer::start(&home, &model, &[]),
+    );
     let id = first.create("Work.").await;
-    first.wait_for_event(&id, |event| event["action"] == "run").await;
+    first
+        .wait_for_event(&id, |event| event["action"] == "run")
+        .await;
     let path = format!("/api/conversations/{id}");
     assert_eq!(second.get(&path).await["status"], "RUNNING");
     let pause = json!({"action": "change_agent_state", "args": {"agent_state": "paused"}});
-    for (route, body) in [("stop", json!({})), ("message", json!({"message": "Go on."})), ("events", pause)] {
-        let (status, error) = second.send(Method::POST, &format!("{path}/{route}"), Some(&body)).await;
+    for (route, body) in [
+        ("stop", json!({})),
+        ("message", json!({"message": "Go on."})),
+        ("events", pause),
+    ] {
+        let (status, error) = second
+            .send(Method::POST, &format!("{path}/{route}"), Some(&body))
+            .await;
         assert_eq!(status, StatusCode::CONFLICT, "{route}: {error}");
     }
     first.post(&format!("{path}/stop"), &json!({})).await;

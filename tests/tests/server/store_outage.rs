@@ -13,38 +13,72 @@ const UNAVAILABLE: &str = "SERVER$STORE_UNAVAILABLE";
 
 #[tokio::test]
 async fn commands_find_the_store_of_the_running_server() {
-    let Some(database) = PostgresServer::start() else { return };
+    let Some(database) = PostgresServer::start() else {
+        return;
+    };
     let home = Home::new();
     let address = database.address(&database.create_database());
     let file = home.write("server.toml", format!("[store]\nurl = \"{address}\"\n"));
     let script = home.script(&json!([finish()]));
     let server = HostServer::start(&home, &script, &["--config-file", file.to_str().unwrap()]);
     let added = home.run(&["user", "add", "ada"]).expect(0);
-    assert!(added.stderr.contains("the store of the running server, from "), "{}", added.stderr);
+    assert!(
+        added
+            .stderr
+            .contains("the store of the running server, from "),
+        "{}",
+        added.stderr
+    );
     let (key, _) = home.add_key("ada", &[]);
-    let status = server.status_with_key("/api/conversations", Some(&key)).await;
+    let status = server
+        .status_with_key("/api/conversations", Some(&key))
+        .await;
     assert_eq!(status, StatusCode::OK, "the server has the user");
-    assert!(home.run(&["audit", "--json"]).expect(0).stdout.contains("ada"));
+    assert!(
+        home.run(&["audit", "--json"])
+            .expect(0)
+            .stdout
+            .contains("ada")
+    );
     let backup = home.run(&["store", "backup", "backup.tar.gz"]).expect(0);
-    assert!(backup.stderr.contains("the store of the running server"), "{}", backup.stderr);
+    assert!(
+        backup.stderr.contains("the store of the running server"),
+        "{}",
+        backup.stderr
+    );
     // A store that the user names is not replaced.
     home.write("other.toml", "");
-    let other = home.run(&["user", "ls", "--json", "--config-file", "other.toml"]).expect(0);
-    assert!(other.stderr.contains("warning: the server of this state folder uses"), "{}", other.stderr);
+    let other = home
+        .run(&["user", "ls", "--json", "--config-file", "other.toml"])
+        .expect(0);
+    assert!(
+        other
+            .stderr
+            .contains("warning: the server of this state folder uses"),
+        "{}",
+        other.stderr
+    );
     assert!(!other.stdout.contains("ada"), "{}", other.stdout);
     std::fs::remove_file(file).unwrap();
     let unknown = home.run(&["user", "ls"]).expect(0);
-    assert!(unknown.stderr.contains("give it the server's --store"), "{}", unknown.stderr);
+    assert!(
+        unknown.stderr.contains("give it the server's --store"),
+        "{}",
+        unknown.stderr
+    );
 }
 
 #[tokio::test]
 async fn outage_of_the_store_is_reported_by_each_api() {
-    let Some(database) = PostgresServer::start() else { return };
+    let Some(database) = PostgresServer::start() else {
+        return;
+    };
     let address = database.address(&database.create_database());
     let store = ["--store", &address];
     let home = Home::new();
     let server = HostServer::start(&home, &home.script(&json!([finish()])), &store);
-    home.run(&[&["user", "add", "ada"], &store[..]].concat()).expect(0);
+    home.run(&[&["user", "add", "ada"], &store[..]].concat())
+        .expect(0);
     let (user_key, _) = home.add_key("ada", &store);
     // As if it was killed.
     database.stop(Signal::QUIT);
@@ -52,8 +86,12 @@ async fn outage_of_the_store_is_reported_by_each_api() {
     let chat = json!({"model": "glovebox", "messages": [{"role": "user", "content": "Hello."}]});
     let message = json!({"initial_user_msg": "Hello."});
     let params = json!({"name": "list_conversations", "arguments": {}});
-    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
-    let call = server.request(Method::POST, "/mcp").body(call).header("Content-Type", "application/json");
+    let call =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let call = server
+        .request(Method::POST, "/mcp")
+        .body(call)
+        .header("Content-Type", "application/json");
     let call = call.header("Accept", "application/json, text/event-stream");
     let requests = async {
         tokio::join!(
@@ -66,7 +104,9 @@ async fn outage_of_the_store_is_reported_by_each_api() {
             async { call.send().await.unwrap().json::<Value>().await.unwrap() },
         )
     };
-    let requests = tokio::time::timeout(TEST_TIMEOUT, requests).await.expect("all are answered");
+    let requests = tokio::time::timeout(TEST_TIMEOUT, requests)
+        .await
+        .expect("all are answered");
     let (list, create, settings, user, chat, models, called) = requests;
     for (status, body) in [list, create, settings, user] {
         assert_eq!(
@@ -95,12 +135,20 @@ const MAX_ANSWER_TIME: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn each_request_is_answered_in_time_while_the_store_hangs() {
-    let Some(database) = PostgresServer::start() else { return };
+    let Some(database) = PostgresServer::start() else {
+        return;
+    };
     let address = database.address(&database.create_database());
     let home = Home::new();
-    let server = HostServer::start(&home, &home.script(&json!([finish()])), &["--store", &address]);
+    let server = HostServer::start(
+        &home,
+        &home.script(&json!([finish()])),
+        &["--store", &address],
+    );
     let id = server.create("Hello.").await;
-    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
     database.hang(true);
     let conversation = format!("/api/conversations/{id}");
     let (message, title) = (json!({"message": "more"}), json!({"title": "x"}));
@@ -116,7 +164,9 @@ async fn each_request_is_answered_in_time_while_the_store_hangs() {
             server.send(Method::DELETE, &conversation, None),
         )
     };
-    let requests = tokio::time::timeout(MAX_ANSWER_TIME, requests).await.expect("all are answered");
+    let requests = tokio::time::timeout(MAX_ANSWER_TIME, requests)
+        .await
+        .expect("all are answered");
     let (list, sent, stopped, renamed, events, deleted) = requests;
     for (status, body) in [list, sent, stopped, renamed, events, deleted] {
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
@@ -133,5 +183,7 @@ async fn recovered(server: &HostServer) {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, recovered).await.expect("the server recovers");
+    tokio::time::timeout(TEST_TIMEOUT, recovered)
+        .await
+        .expect("the server recovers");
 }

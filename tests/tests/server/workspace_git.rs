@@ -12,23 +12,44 @@ use super::files::Workspace;
 
 /// Runs git in a folder.
 fn git(folder: &Path, arguments: &[&str]) {
-    let identity =
-        ["-c", "user.name=test", "-c", "user.email=test@example.org", "-c", "commit.gpgSign=false"];
-    let output = Command::new("git").args(identity).args(arguments).current_dir(folder).output().unwrap();
+    let identity = [
+        "-c",
+        "user.name=test",
+        "-c",
+        "user.email=test@example.org",
+        "-c",
+        "commit.gpgSign=false",
+    ];
+    let output = Command::new("git")
+        .args(identity)
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{arguments:?}: {output:?}");
 }
 
 /// Creates a repository with a commit, which is that of the remote branch `main`.
 pub(super) fn create_repository(folder: &Path, files: &[(&str, &str)], options: &[&str]) {
     fs::create_dir_all(folder).unwrap();
-    git(folder, &[&["init", "--quiet", "--initial-branch=main"], options].concat());
+    git(
+        folder,
+        &[&["init", "--quiet", "--initial-branch=main"], options].concat(),
+    );
     for (name, content) in files {
         fs::write(folder.join(name), content).unwrap();
     }
     git(folder, &["add", "--all"]);
     git(folder, &["commit", "--quiet", "--message=first"]);
     git(folder, &["update-ref", "refs/remotes/origin/main", "HEAD"]);
-    git(folder, &["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
+    git(
+        folder,
+        &[
+            "symbolic-ref",
+            "refs/remotes/origin/HEAD",
+            "refs/remotes/origin/main",
+        ],
+    );
 }
 
 fn change(status: &str, path: &str) -> Value {
@@ -39,7 +60,16 @@ fn change(status: &str, path: &str) -> Value {
 async fn changes_are_those_since_the_remote_branch() {
     let home = Home::new();
     let at = home.workspace();
-    create_repository(&at, &[("a", "one\n"), ("gone", "x"), ("same", "x"), (".gitignore", "*.log\n")], &[]);
+    create_repository(
+        &at,
+        &[
+            ("a", "one\n"),
+            ("gone", "x"),
+            ("same", "x"),
+            (".gitignore", "*.log\n"),
+        ],
+        &[],
+    );
     fs::write(at.join("committed"), "x").unwrap();
     git(&at, &["add", "committed"]);
     git(&at, &["commit", "--quiet", "--message=second"]);
@@ -48,7 +78,11 @@ async fn changes_are_those_since_the_remote_branch() {
     fs::write(at.join("ä \"new\""), "new").unwrap();
     fs::write(at.join("x.log"), "").unwrap();
     fs::write(at.join("binary"), b"\0").unwrap();
-    create_repository(&at.join("nested"), &[("b", "b")], &["--object-format=sha256"]);
+    create_repository(
+        &at.join("nested"),
+        &[("b", "b")],
+        &["--object-format=sha256"],
+    );
     fs::write(at.join("nested/b"), "c").unwrap();
     let workspace = Workspace::open(home).await;
     let expected = [
@@ -75,8 +109,14 @@ async fn changes_are_those_since_the_remote_branch() {
         );
     }
     assert_eq!(workspace.get("git/diff", &[("path", "none")]).await.0, 404);
-    assert_eq!(workspace.get("git/diff", &[("path", "binary")]).await.0, 415);
-    assert_eq!(workspace.get("git/diff", &[("path", "nested")]).await.0, 400);
+    assert_eq!(
+        workspace.get("git/diff", &[("path", "binary")]).await.0,
+        415
+    );
+    assert_eq!(
+        workspace.get("git/diff", &[("path", "nested")]).await.0,
+        400
+    );
 }
 
 #[tokio::test]
@@ -96,8 +136,14 @@ async fn changes_of_a_cloned_repository_have_its_paths() {
     let diff = json!({"modified": "two\n", "original": "one\n"});
     assert_eq!(workspace.get("git/diff", &[("path", "a")]).await.1, diff);
     let absolute = workspace.at("project/a").display().to_string();
-    assert_eq!(workspace.get("git/diff", &[("path", &absolute)]).await.1, diff);
-    assert_eq!(workspace.get("list-files", &[]).await.1, json!(["project/", "upstream/"]));
+    assert_eq!(
+        workspace.get("git/diff", &[("path", &absolute)]).await.1,
+        diff
+    );
+    assert_eq!(
+        workspace.get("list-files", &[]).await.1,
+        json!(["project/", "upstream/"])
+    );
 }
 
 #[tokio::test]
@@ -110,7 +156,10 @@ async fn workspace_without_a_repository_has_no_changes() {
     let (status, changes) = workspace.get("git/changes", &[]).await;
     assert_eq!((status.as_u16(), changes), (200, json!([])));
     let (status, body) = workspace.get("git/diff", &[("path", "a")]).await;
-    assert_eq!((status.as_u16(), &body["msg_id"]), (404, &json!("GIT$NO_REPOSITORY")));
+    assert_eq!(
+        (status.as_u16(), &body["msg_id"]),
+        (404, &json!("GIT$NO_REPOSITORY"))
+    );
     // V0's page looks for this text.
     assert_eq!(body["error"], "Not a git repository");
 }
@@ -138,7 +187,10 @@ async fn configuration_of_a_repository_runs_no_program() {
     let at = home.workspace();
     create_repository(&at, &[("a", "one\n")], &[]);
     let marker = home.path().join("ran");
-    let program = home.write("program", format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", marker.display()));
+    let program = home.write(
+        "program",
+        format!("#!/bin/sh\necho \"$0 $*\" >> {}\ncat\n", marker.display()),
+    );
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let program = program.display().to_string();
     for name in [
@@ -162,21 +214,38 @@ async fn configuration_of_a_repository_runs_no_program() {
         git(&at, &["config", name, &program]);
     }
     let hooks = at.join(".git/hooks");
-    for hook in ["post-index-change", "reference-transaction", "fsmonitor-watchman"] {
+    for hook in [
+        "post-index-change",
+        "reference-transaction",
+        "fsmonitor-watchman",
+    ] {
         fs::create_dir_all(&hooks).unwrap();
         fs::copy(&program, hooks.join(hook)).unwrap();
     }
-    git(&at, &["config", "remote.origin.url", &format!("ext::{program} %S")]);
+    git(
+        &at,
+        &["config", "remote.origin.url", &format!("ext::{program} %S")],
+    );
     git(&at, &["config", "remote.origin.promisor", "true"]);
     git(&at, &["config", "protocol.ext.allow", "always"]);
     fs::write(at.join(".gitattributes"), "* filter=x diff=x\n").unwrap();
     fs::write(at.join(".git/info/attributes"), "* filter=x diff=x\n").unwrap();
     fs::write(at.join("a"), "two\n").unwrap();
     // git runs some of them on its own, so the settings are effective.
-    drop(Command::new("git").args(["diff", "HEAD"]).current_dir(&at).output().unwrap());
+    drop(
+        Command::new("git")
+            .args(["diff", "HEAD"])
+            .current_dir(&at)
+            .output()
+            .unwrap(),
+    );
     fs::remove_file(&marker).expect("git has run a program");
     // The object of the commit is missing, and promised by the remote.
-    fs::write(at.join(".git/refs/remotes/origin/gone"), format!("{}\n", "1".repeat(40))).unwrap();
+    fs::write(
+        at.join(".git/refs/remotes/origin/gone"),
+        format!("{}\n", "1".repeat(40)),
+    )
+    .unwrap();
 
     let workspace = Workspace::open(home).await;
     let expected = json!([change("A", ".gitattributes"), change("M", "a")]);
@@ -186,7 +255,11 @@ async fn configuration_of_a_repository_runs_no_program() {
     fs::write(workspace.at(".git/HEAD"), "ref: refs/heads/gone\n").unwrap();
     let missing = workspace.get("git/changes", &[]).await;
     assert_eq!((missing.0.as_u16(), missing.1), (200, json!([])));
-    assert!(!marker.exists(), "{}", fs::read_to_string(&marker).unwrap_or_default());
+    assert!(
+        !marker.exists(),
+        "{}",
+        fs::read_to_string(&marker).unwrap_or_default()
+    );
 }
 
 #[tokio::test]
@@ -195,30 +268,49 @@ async fn knowledge_of_the_workspace_is_listed() {
     let folder = home.workspace().join(".openhands/microagents");
     fs::create_dir_all(&folder).unwrap();
     let tools = "mcp_tools:\n  stdio_servers:\n  - name: fetch\n    command: uvx\n";
-    fs::write(folder.join("repo.md"), format!("---\n{tools}---\nBuild with make.")).unwrap();
-    fs::write(folder.join("pdf.md"), "---\ntriggers: [pdf]\ninputs:\n- name: FILE\n---\nRead it.").unwrap();
+    fs::write(
+        folder.join("repo.md"),
+        format!("---\n{tools}---\nBuild with make."),
+    )
+    .unwrap();
+    fs::write(
+        folder.join("pdf.md"),
+        "---\ntriggers: [pdf]\ninputs:\n- name: FILE\n---\nRead it.",
+    )
+    .unwrap();
     let workspace = Workspace::open(home).await;
     let (status, body) = workspace.get("microagents", &[]).await;
     assert_eq!(status, 200);
     let find = |name: &str| {
         let all = body["microagents"].as_array().unwrap();
-        all.iter().find(|entry| entry["name"] == name).unwrap_or_else(|| panic!("{body:#}")).clone()
+        all.iter()
+            .find(|entry| entry["name"] == name)
+            .unwrap_or_else(|| panic!("{body:#}"))
+            .clone()
     };
     let repo = json!({
         "name": "repo", "type": "repo", "content": "Build with make.", "triggers": [], "inputs": [], "tools": ["fetch"],
     });
     assert_eq!(find("repo"), repo);
     let pdf = find("pdf");
-    assert_eq!((&pdf["type"], &pdf["triggers"]), (&json!("knowledge"), &json!(["pdf", "/pdf"])));
+    assert_eq!(
+        (&pdf["type"], &pdf["triggers"]),
+        (&json!("knowledge"), &json!(["pdf", "/pdf"]))
+    );
     assert_eq!(pdf["inputs"], json!([{"name": "FILE", "description": ""}]));
 }
 
 #[tokio::test]
 async fn prompt_to_remember_quotes_the_conversation() {
     let workspace = Workspace::open(Home::new()).await;
-    let events = workspace.server.wait_for_event(&workspace.id, |event| event["action"] == "message").await;
-    let message =
-        events.iter().find(|event| event["action"] == "message" && event["source"] == "user").unwrap();
+    let events = workspace
+        .server
+        .wait_for_event(&workspace.id, |event| event["action"] == "message")
+        .await;
+    let message = events
+        .iter()
+        .find(|event| event["action"] == "message" && event["source"] == "user")
+        .unwrap();
     let id = message["id"].to_string();
     let (status, body) = workspace.get("remember-prompt", &[("event_id", &id)]).await;
     assert_eq!((status.as_u16(), &body["status"]), (200, &json!("success")));
@@ -227,10 +319,25 @@ async fn prompt_to_remember_quotes_the_conversation() {
         prompt.contains("user: Finish.") && prompt.contains(".openhands/microagents/repo.md"),
         "{prompt}"
     );
-    assert_eq!(workspace.get("remember-prompt", &[("event_id", "1000000")]).await.0, 404);
-    assert_eq!(workspace.get("remember-prompt", &[("event_id", "x")]).await.0, 422);
+    assert_eq!(
+        workspace
+            .get("remember-prompt", &[("event_id", "1000000")])
+            .await
+            .0,
+        404
+    );
+    assert_eq!(
+        workspace
+            .get("remember-prompt", &[("event_id", "x")])
+            .await
+            .0,
+        422
+    );
     assert_eq!(workspace.get("remember-prompt", &[]).await.0, 422);
     // Nothing was appended.
-    let after = workspace.server.wait_for_event(&workspace.id, |_| true).await;
+    let after = workspace
+        .server
+        .wait_for_event(&workspace.id, |_| true)
+        .await;
     assert_eq!(after.len(), events.len());
 }

@@ -12,11 +12,20 @@ use super::{copy_secrets_key, counts, events, report, resume, run};
 const FIRST_SCHEMA: &str = include_str!("../../../orchestrator/storage/migrations/0001_events.sql");
 
 fn versions(home: &Home, more: &[&str]) -> Vec<(String, i64, i64)> {
-    let printed = home.run(&[&["store", "migrate", "--json"], more].concat()).expect(0).stdout;
+    let printed = home
+        .run(&[&["store", "migrate", "--json"], more].concat())
+        .expect(0)
+        .stdout;
     let rows: Vec<Value> = serde_json::from_str(&printed).unwrap();
     let number = |value: &Value| value.as_i64().unwrap();
     rows.iter()
-        .map(|row| (row["store"].as_str().unwrap().to_owned(), number(&row["from"]), number(&row["to"])))
+        .map(|row| {
+            (
+                row["store"].as_str().unwrap().to_owned(),
+                number(&row["from"]),
+                number(&row["to"]),
+            )
+        })
         .collect()
 }
 
@@ -26,26 +35,49 @@ fn versions_of_the_schema_are_printed() {
     assert_eq!(versions(&home, &[]), [], "there is no file yet");
     let file = home.write(".glovebox/glovebox.db", "");
     let database = rusqlite::Connection::open(&file).unwrap();
-    database.execute_batch(&format!("{FIRST_SCHEMA}; PRAGMA user_version = 1")).unwrap();
+    database
+        .execute_batch(&format!("{FIRST_SCHEMA}; PRAGMA user_version = 1"))
+        .unwrap();
     drop(database);
     let [(store, from, to)] = versions(&home, &[]).try_into().unwrap();
-    assert!(store == "glovebox.db" && from == 1 && to > 1, "{store} {from} {to}");
+    assert!(
+        store == "glovebox.db" && from == 1 && to > 1,
+        "{store} {from} {to}"
+    );
     assert_eq!(versions(&home, &[]), [(store, to, to)]);
     home.run(&["user", "add", "ada"]).expect(0);
-    let stores: Vec<_> = versions(&home, &[]).into_iter().map(|(store, ..)| store).collect();
+    let stores: Vec<_> = versions(&home, &[])
+        .into_iter()
+        .map(|(store, ..)| store)
+        .collect();
     assert_eq!(stores, ["glovebox.db", "accounts.db"]);
-    rusqlite::Connection::open(&file).unwrap().execute_batch("PRAGMA user_version = 99").unwrap();
-    assert!(home.run(&["store", "migrate"]).expect(1).stderr.contains("has version 99"));
-    let Some(database) = TestDatabase::create() else { return };
+    rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute_batch("PRAGMA user_version = 99")
+        .unwrap();
+    assert!(
+        home.run(&["store", "migrate"])
+            .expect(1)
+            .stderr
+            .contains("has version 99")
+    );
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let address = database.address();
     let [(store, from, to)] = versions(&home, &["--store", &address]).try_into().unwrap();
-    assert!(store == "the database" && from == 0 && to > 1, "{store} {from} {to}");
+    assert!(
+        store == "the database" && from == 0 && to > 1,
+        "{store} {from} {to}"
+    );
     assert_eq!(versions(&home, &["--store", &address]), [(store, to, to)]);
 }
 
 #[tokio::test]
 async fn users_keys_and_settings_work_after_a_migration() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     let server = HostServer::start(&home, &model, &[]);
@@ -53,21 +85,37 @@ async fn users_keys_and_settings_work_after_a_migration() {
     let (revoked, revoked_id) = home.add_key("ada", &[]);
     home.run(&["user", "key", "revoke", &revoked_id]).expect(0);
     let secret = json!({"name": "OWN", "value": "a needle", "description": "mine"});
-    server.send_as(&ada, Method::POST, "/api/secrets", Some(&secret)).await;
+    server
+        .send_as(&ada, Method::POST, "/api/secrets", Some(&secret))
+        .await;
     let body = json!({"initial_user_msg": "Work."});
-    let created = server.send_as(&ada, Method::POST, "/api/conversations", Some(&body)).await.1;
+    let created = server
+        .send_as(&ada, Method::POST, "/api/conversations", Some(&body))
+        .await
+        .1;
     let id = created["conversation_id"].as_str().unwrap().to_owned();
-    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
     server.terminate();
 
     let address = home.write("address", format!("{}\n", database.address()));
-    let migrate = ["store", "migrate", "--json", "--to-file", address.to_str().unwrap()];
+    let migrate = [
+        "store",
+        "migrate",
+        "--json",
+        "--to-file",
+        address.to_str().unwrap(),
+    ];
     let (statuses, summary) = report(&home.run(&migrate).expect(0).stdout);
     assert_eq!(statuses, [(id.clone(), "added".to_owned())]);
     for kind in ["users", "keys", "settings"] {
         assert_eq!(counts(&summary, kind), [1, 0, 0], "{kind}");
     }
-    let again = home.glovebox(&["store", "migrate", "--json"]).env("STORE_TO", database.address()).output();
+    let again = home
+        .glovebox(&["store", "migrate", "--json"])
+        .env("STORE_TO", database.address())
+        .output();
     let (statuses, summary) = report(&String::from_utf8(again.unwrap().stdout).unwrap());
     assert_eq!(statuses, [(id.clone(), "exists".to_owned())]);
     assert_eq!(counts(&summary, "audit_entries")[0], 0, "{summary}");
@@ -76,12 +124,30 @@ async fn users_keys_and_settings_work_after_a_migration() {
     let store = ["--store", &address];
     assert_eq!(events(&home, &id, &store), events(&home, &id, &[]));
     let server = HostServer::start(&home, &model, &store);
-    let (status, page) = server.send_as(&ada, Method::GET, "/api/conversations", None).await;
-    assert_eq!((status.as_u16(), &page["results"][0]["conversation_id"]), (200, &json!(id)), "{page}");
-    let secrets = server.send_as(&ada, Method::GET, "/api/secrets", None).await.1;
+    let (status, page) = server
+        .send_as(&ada, Method::GET, "/api/conversations", None)
+        .await;
+    assert_eq!(
+        (status.as_u16(), &page["results"][0]["conversation_id"]),
+        (200, &json!(id)),
+        "{page}"
+    );
+    let secrets = server
+        .send_as(&ada, Method::GET, "/api/secrets", None)
+        .await
+        .1;
     assert_eq!(secrets["custom_secrets"][0]["name"], "OWN");
-    assert_eq!(server.status_with_key("/api/conversations", Some(&revoked)).await, 401);
-    let log = |store: &[&str]| home.run(&[&["audit", "--json"], store].concat()).expect(0).stdout;
+    assert_eq!(
+        server
+            .status_with_key("/api/conversations", Some(&revoked))
+            .await,
+        401
+    );
+    let log = |store: &[&str]| {
+        home.run(&[&["audit", "--json"], store].concat())
+            .expect(0)
+            .stdout
+    };
     assert!(log(&store).starts_with(&log(&[])), "{}", log(&store));
     server.terminate();
 
@@ -90,13 +156,32 @@ async fn users_keys_and_settings_work_after_a_migration() {
     copy_secrets_key(&home, &other);
     let own = run(&other, "own");
     let folder = other.path().join(".glovebox");
-    home.run(&["store", "migrate", "--store", &address, "--to", folder.to_str().unwrap()]).expect(0);
+    home.run(&[
+        "store",
+        "migrate",
+        "--store",
+        &address,
+        "--to",
+        folder.to_str().unwrap(),
+    ])
+    .expect(0);
     assert_eq!(events(&other, &id, &[]), events(&home, &id, &[]));
     assert_eq!(other.conversations().len(), 2);
     // The same folder, whose conversations exist.
     let folder = home.path().join(".glovebox");
-    let back = ["store", "migrate", "--json", "--store", &address, "--to", folder.to_str().unwrap()];
-    assert_eq!(report(&home.run(&back).expect(0).stdout).0, [(id, "exists".to_owned())]);
+    let back = [
+        "store",
+        "migrate",
+        "--json",
+        "--store",
+        &address,
+        "--to",
+        folder.to_str().unwrap(),
+    ];
+    assert_eq!(
+        report(&home.run(&back).expect(0).stdout).0,
+        [(id, "exists".to_owned())]
+    );
     assert!(!home.conversations().contains(&own));
 }
 
@@ -105,21 +190,48 @@ fn running_conversation_is_migrated_after_its_end() {
     let (home, other) = (Home::new(), Home::new());
     let done = run(&home, "work");
     let model = home.script(&json!([bash("sleep 1000"), finish()]));
-    let running = ["run", "--json", "--runtime", "local", "-t", "work", "-l", &model];
+    let running = [
+        "run",
+        "--json",
+        "--runtime",
+        "local",
+        "-t",
+        "work",
+        "-l",
+        &model,
+    ];
     let mut running = home.start(&mut home.glovebox(&running));
     running.wait_for("the command", |event| event["action"] == "run");
     let id = home.conversations()[0].clone();
     let folder = other.path().join(".glovebox");
-    let migrate = ["store", "migrate", "--json", "--to", folder.to_str().unwrap()];
+    let migrate = [
+        "store",
+        "migrate",
+        "--json",
+        "--to",
+        folder.to_str().unwrap(),
+    ];
     let (statuses, summary) = report(&home.run(&migrate).expect(1).stdout);
-    assert_eq!(statuses, [(done.clone(), "added".to_owned()), (id.clone(), "running".to_owned())]);
+    assert_eq!(
+        statuses,
+        [
+            (done.clone(), "added".to_owned()),
+            (id.clone(), "running".to_owned())
+        ]
+    );
     assert_eq!(counts(&summary, "conversations"), [1, 0, 1]);
     assert_eq!(other.conversations(), [done.as_str()]);
     running.kill();
     resume(&home, &done, "more");
     let (mut statuses, _) = report(&home.run(&migrate).expect(0).stdout);
     statuses.sort_by_key(|(_, status)| status.clone());
-    assert_eq!(statuses, [(id.clone(), "added".to_owned()), (done.clone(), "extended".to_owned())]);
+    assert_eq!(
+        statuses,
+        [
+            (id.clone(), "added".to_owned()),
+            (done.clone(), "extended".to_owned())
+        ]
+    );
     for id in [&id, &done] {
         assert_eq!(events(&other, id, &[]), events(&home, id, &[]));
     }
@@ -137,10 +249,20 @@ fn target_is_refused_when_it_cannot_be_one() {
         ("", "empty"),
     ] {
         let refused = home.run(&["store", "migrate", "--to", to]).expect(2);
-        assert!(refused.stderr.contains(problem) && !refused.stderr.contains("hunter2"), "{refused:?}");
+        assert!(
+            refused.stderr.contains(problem) && !refused.stderr.contains("hunter2"),
+            "{refused:?}"
+        );
     }
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let address = database.address();
-    let refused = home.run(&["store", "migrate", "--store", &address, "--to", &address]).expect(2);
-    assert!(refused.stderr.contains("both stores are databases"), "{refused:?}");
+    let refused = home
+        .run(&["store", "migrate", "--store", &address, "--to", &address])
+        .expect(2);
+    assert!(
+        refused.stderr.contains("both stores are databases"),
+        "{refused:?}"
+    );
 }

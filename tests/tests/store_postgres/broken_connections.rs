@@ -1,4 +1,5 @@
-//! Connections that break during appends: the result is determined from the log, and no event is written twice.
+//! Connections that break during appends: the result is determined from the log, and no event is
+//! written twice.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +28,8 @@ enum Cut {
     Response,
 }
 
-/// A proxy that cuts one connection: the first that mentions a conversation after [`arm`](Self::arm).
+/// A proxy that cuts one connection: the first that mentions a conversation after
+/// [`arm`](Self::arm).
 struct CuttingProxy {
     folder: TempDir,
     is_armed: Arc<AtomicBool>,
@@ -35,22 +37,39 @@ struct CuttingProxy {
 
 impl CuttingProxy {
     fn start(server: &Path, cut: Cut, marker: &'static str) -> Self {
-        let folder = tempfile::Builder::new().prefix("gbp").tempdir_in("/tmp").unwrap();
+        let folder = tempfile::Builder::new()
+            .prefix("gbp")
+            .tempdir_in("/tmp")
+            .unwrap();
         let listener = UnixListener::bind(folder.path().join(server.file_name().unwrap())).unwrap();
         let is_armed = Arc::new(AtomicBool::new(false));
         let (server, armed) = (server.to_owned(), Arc::clone(&is_armed));
         // Ends with the runtime of the test.
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(forward(client, server.clone(), cut, marker, Arc::clone(&armed)));
+                tokio::spawn(forward(
+                    client,
+                    server.clone(),
+                    cut,
+                    marker,
+                    Arc::clone(&armed),
+                ));
             }
         });
         Self { folder, is_armed }
     }
 
     fn address(&self, database: &TestDatabase) -> String {
-        let folder = database.server().socket().parent().unwrap().display().to_string();
-        database.address().replace(&folder, &self.folder.path().display().to_string())
+        let folder = database
+            .server()
+            .socket()
+            .parent()
+            .unwrap()
+            .display()
+            .to_string();
+        database
+            .address()
+            .replace(&folder, &self.folder.path().display().to_string())
     }
 
     fn arm(&self) {
@@ -96,9 +115,13 @@ async fn forward(
 
 #[tokio::test]
 async fn append_succeeds_when_only_its_response_is_lost() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let proxy = CuttingProxy::start(&database.server().socket(), Cut::Response, "marked");
-    let store = PostgresStore::open(&proxy.address(&database), PostgresOptions::default()).await.unwrap();
+    let store = PostgresStore::open(&proxy.address(&database), PostgresOptions::default())
+        .await
+        .unwrap();
     let marked = conversation("marked");
     store.append(&marked, &events(0..2)).await.unwrap();
     proxy.arm();
@@ -110,9 +133,13 @@ async fn append_succeeds_when_only_its_response_is_lost() {
 
 #[tokio::test]
 async fn append_fails_when_the_connection_breaks_before_it() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let proxy = CuttingProxy::start(&database.server().socket(), Cut::Request, "marked");
-    let store = PostgresStore::open(&proxy.address(&database), PostgresOptions::default()).await.unwrap();
+    let store = PostgresStore::open(&proxy.address(&database), PostgresOptions::default())
+        .await
+        .unwrap();
     let (marked, other) = (conversation("marked"), conversation("other"));
     store.append(&marked, &events(0..2)).await.unwrap();
     proxy.arm();
@@ -126,7 +153,8 @@ async fn append_fails_when_the_connection_breaks_before_it() {
     assert_eq!(log(&store, &marked).await, events(0..5));
 }
 
-/// Holds the row of a conversation until an append waits for it, and terminates the session of the append.
+/// Holds the row of a conversation until an append waits for it, and terminates the session of the
+/// append.
 const TERMINATE_APPEND: &str = "
     BEGIN;
     UPDATE conversations SET events = events;
@@ -144,7 +172,9 @@ const TERMINATE_APPEND: &str = "
 
 #[tokio::test]
 async fn append_fails_when_the_server_terminates_its_session() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let (store, a, database) = (host(&database).await, conversation("a"), Arc::new(database));
     store.append(&a, &events(0..2)).await.unwrap();
     let terminator = Arc::clone(&database);
@@ -162,7 +192,8 @@ async fn append_fails_when_the_server_terminates_its_session() {
     store.append(&a, &[event(2)]).await.unwrap();
 }
 
-/// Appends to one conversation until `is_done`. Returns the number of events that were acknowledged or found in the log.
+/// Appends to one conversation until `is_done`. Returns the number of events that were acknowledged
+/// or found in the log.
 async fn append_through_failures(
     store: Arc<PostgresStore>,
     name: String,
@@ -179,8 +210,12 @@ async fn append_through_failures(
             }
             Err(StoreError::Storage { .. }) => {
                 // Reads may fail too while the server is down.
-                let rest = store.read(&own, EventId(next), 10).await.unwrap_or_default();
-                // Written if the server died after its commit and stayed away for longer than the store waits.
+                let rest = store
+                    .read(&own, EventId(next), 10)
+                    .await
+                    .unwrap_or_default();
+                // Written if the server died after its commit and stayed away for longer than the
+                // store waits.
                 assert!(rest.is_empty() || rest == [event(next)], "{rest:?}");
                 next += rest.len() as u64;
             }
@@ -193,16 +228,26 @@ async fn append_through_failures(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_has_each_event_once_and_in_order_after_crashes() {
     const CONVERSATIONS: usize = 8;
-    let Some(server) = PostgresServer::start() else { return };
+    let Some(server) = PostgresServer::start() else {
+        return;
+    };
     let server = Arc::new(server);
     let database = TestDatabase::on(Arc::clone(&server));
     let store = Arc::new(host(&database).await);
-    let (appended, is_done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (appended, is_done) = (
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicBool::new(false)),
+    );
     let appending: Vec<_> = (0..CONVERSATIONS)
         .map(|number| {
             let (appended, is_done) = (Arc::clone(&appended), Arc::clone(&is_done));
             let name = format!("c{number}");
-            tokio::spawn(append_through_failures(Arc::clone(&store), name, appended, is_done))
+            tokio::spawn(append_through_failures(
+                Arc::clone(&store),
+                name,
+                appended,
+                is_done,
+            ))
         })
         .collect();
     let progress = async |count: u64| {
@@ -225,6 +270,9 @@ async fn log_has_each_event_once_and_in_order_after_crashes() {
     is_done.store(true, Ordering::SeqCst);
     for (number, task) in appending.into_iter().enumerate() {
         let acknowledged = task.await.unwrap();
-        assert_eq!(log(&*store, &conversation(&format!("c{number}"))).await, events(0..acknowledged));
+        assert_eq!(
+            log(&*store, &conversation(&format!("c{number}"))).await,
+            events(0..acknowledged)
+        );
     }
 }

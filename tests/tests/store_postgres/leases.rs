@@ -19,18 +19,32 @@ const FREQUENT_RENEWALS: LeaseTiming = LeaseTiming {
 };
 
 async fn host_with(database: &TestDatabase, lease_timing: LeaseTiming) -> PostgresStore {
-    let options = PostgresOptions { lease_timing, ..PostgresOptions::default() };
-    PostgresStore::open(&database.address(), options).await.unwrap()
+    let options = PostgresOptions {
+        lease_timing,
+        ..PostgresOptions::default()
+    };
+    PostgresStore::open(&database.address(), options)
+        .await
+        .unwrap()
 }
 
 fn assert_lease_lost(result: Result<(), StoreError>) {
-    assert!(matches!(result, Err(StoreError::LeaseLost { .. })), "{result:?}");
+    assert!(
+        matches!(result, Err(StoreError::LeaseLost { .. })),
+        "{result:?}"
+    );
 }
 
 #[tokio::test]
 async fn only_the_host_with_the_lease_changes_a_conversation() {
-    let Some(database) = TestDatabase::create() else { return };
-    let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (one, other, a) = (
+        host(&database).await,
+        host(&database).await,
+        conversation("a"),
+    );
     assert_ne!(one.leases().host(), other.leases().host());
     let lease = acquire(&one, "a").await;
     assert!(other.leases().acquire(&a).await.unwrap().is_none());
@@ -50,8 +64,14 @@ async fn only_the_host_with_the_lease_changes_a_conversation() {
 
 #[tokio::test]
 async fn released_lease_can_be_acquired_by_another_host() {
-    let Some(database) = TestDatabase::create() else { return };
-    let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (one, other, a) = (
+        host(&database).await,
+        host(&database).await,
+        conversation("a"),
+    );
     let first = acquire(&one, "a").await;
     let generation = first.generation();
     one.append(&a, &events(0..2)).await.unwrap();
@@ -66,12 +86,20 @@ async fn released_lease_can_be_acquired_by_another_host() {
 
 #[tokio::test]
 async fn abandoned_acquisition_leaves_no_lease() {
-    let Some(database) = TestDatabase::create() else { return };
-    let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (one, other, a) = (
+        host(&database).await,
+        host(&database).await,
+        conversation("a"),
+    );
     {
         let mut acquiring = Box::pin(one.leases().acquire(&a));
         let waker = std::task::Waker::noop();
-        let polled = acquiring.as_mut().poll(&mut std::task::Context::from_waker(waker));
+        let polled = acquiring
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(waker));
         assert!(polled.is_pending());
     }
     acquire(&one, "a").await;
@@ -80,22 +108,38 @@ async fn abandoned_acquisition_leaves_no_lease() {
 
 #[tokio::test]
 async fn held_and_expired_leases_of_all_hosts_are_listed() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let (one, other) = (host(&database).await, host(&database).await);
     let _a = acquire(&one, "a").await;
     let _b = acquire(&one, "b").await;
     expire_leases(&database);
     let _c = acquire(&other, "c").await;
-    assert_eq!(other.leases().held().await.unwrap(), [conversation("c")].into());
-    assert_eq!(other.leases().expired().await.unwrap(), [conversation("a"), conversation("b")].into());
+    assert_eq!(
+        other.leases().held().await.unwrap(),
+        [conversation("c")].into()
+    );
+    assert_eq!(
+        other.leases().expired().await.unwrap(),
+        [conversation("a"), conversation("b")].into()
+    );
     let _taken = acquire(&other, "a").await;
-    assert_eq!(one.leases().held().await.unwrap(), [conversation("a"), conversation("c")].into());
-    assert_eq!(one.leases().expired().await.unwrap(), [conversation("b")].into());
+    assert_eq!(
+        one.leases().held().await.unwrap(),
+        [conversation("a"), conversation("c")].into()
+    );
+    assert_eq!(
+        one.leases().expired().await.unwrap(),
+        [conversation("b")].into()
+    );
 }
 
 #[tokio::test]
 async fn leases_are_renewed() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let one = host_with(&database, FREQUENT_RENEWALS).await;
     let _leases = [acquire(&one, "a").await, acquire(&one, "b").await];
     let first = database.execute("SELECT max(expires_at) FROM leases");
@@ -109,8 +153,13 @@ async fn leases_are_renewed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_and_appends_do_not_deadlock() {
     const CONVERSATIONS: usize = 60;
-    let Some(database) = TestDatabase::create() else { return };
-    let timing = LeaseTiming { renewal_interval: Duration::from_micros(100), ..FREQUENT_RENEWALS };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let timing = LeaseTiming {
+        renewal_interval: Duration::from_micros(100),
+        ..FREQUENT_RENEWALS
+    };
     let one = Arc::new(host_with(&database, timing).await);
     let mut leases = Vec::new();
     // Not in the order of their ids, which is that of the rows otherwise.
@@ -136,8 +185,13 @@ async fn renewals_and_appends_do_not_deadlock() {
 
 #[tokio::test]
 async fn lease_is_lost_when_it_expired_before_its_renewal() {
-    let Some(database) = TestDatabase::create() else { return };
-    let (one, a) = (host_with(&database, FREQUENT_RENEWALS).await, conversation("a"));
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (one, a) = (
+        host_with(&database, FREQUENT_RENEWALS).await,
+        conversation("a"),
+    );
     let lease = acquire(&one, "a").await;
     expire_leases(&database);
     lease.lost().cancelled().await;
@@ -148,8 +202,14 @@ async fn lease_is_lost_when_it_expired_before_its_renewal() {
 
 #[tokio::test]
 async fn lease_is_lost_when_an_append_finds_it_taken_over() {
-    let Some(database) = TestDatabase::create() else { return };
-    let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (one, other, a) = (
+        host(&database).await,
+        host(&database).await,
+        conversation("a"),
+    );
     let lost = acquire(&one, "a").await;
     expire_leases(&database);
     let current = acquire(&other, "a").await;
@@ -165,7 +225,9 @@ async fn lease_is_lost_when_an_append_finds_it_taken_over() {
 /// The holder learns it by its own clock, because it cannot ask the database.
 #[tokio::test]
 async fn lease_is_lost_when_the_database_is_gone() {
-    let Some(server) = PostgresServer::start() else { return };
+    let Some(server) = PostgresServer::start() else {
+        return;
+    };
     let server = Arc::new(server);
     let database = TestDatabase::on(Arc::clone(&server));
     let timing = LeaseTiming {

@@ -22,7 +22,9 @@ tests::stored_damage_contract!(PostgresBackend::create());
 
 /// Opens the store of another host.
 async fn host(database: &TestDatabase) -> PostgresStore {
-    PostgresStore::open(&database.address(), PostgresOptions::default()).await.unwrap()
+    PostgresStore::open(&database.address(), PostgresOptions::default())
+        .await
+        .unwrap()
 }
 
 /// Acquires the lease of a conversation, as soon as it is free.

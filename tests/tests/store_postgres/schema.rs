@@ -12,25 +12,41 @@ use tests::store_contract::{conversation, event_with, events, log};
 use super::{acquire, host};
 
 async fn open_error(address: &str) -> PostgresOpenError {
-    PostgresStore::open(address, PostgresOptions::default()).await.err().unwrap()
+    PostgresStore::open(address, PostgresOptions::default())
+        .await
+        .err()
+        .unwrap()
 }
 
 #[tokio::test]
 async fn database_is_unchanged_when_its_version_is_newer() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     host(&database).await.close().await;
     database.execute("UPDATE glovebox_schema SET version = 1000");
     let error = open_error(&database.address()).await;
-    assert!(matches!(error, PostgresOpenError::TooNew { found: 1000, .. }), "{error}");
-    assert_eq!(database.execute("SELECT version FROM glovebox_schema"), "1000");
+    assert!(
+        matches!(error, PostgresOpenError::TooNew { found: 1000, .. }),
+        "{error}"
+    );
+    assert_eq!(
+        database.execute("SELECT version FROM glovebox_schema"),
+        "1000"
+    );
 }
 
 #[tokio::test]
 async fn failed_migration_leaves_nothing() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     database.execute("CREATE TABLE leases (of_another_program int)");
     let error = open_error(&database.address()).await;
-    assert!(matches!(error, PostgresOpenError::Migrate { .. }), "{error}");
+    assert!(
+        matches!(error, PostgresOpenError::Migrate { .. }),
+        "{error}"
+    );
     let tables = "SELECT string_agg(tablename, ' ') FROM pg_tables WHERE schemaname = 'public'";
     assert_eq!(database.execute(tables), "leases");
 }
@@ -38,7 +54,9 @@ async fn failed_migration_leaves_nothing() {
 /// The first version had no overviews.
 #[tokio::test]
 async fn log_of_the_first_version_is_listed_after_migration() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let log = agent_log();
     let schema = include_str!("../../../orchestrator/storage/migrations/postgres/0001_events.sql");
     database.execute(&format!(
@@ -57,19 +75,34 @@ async fn log_of_the_first_version_is_listed_after_migration() {
         ));
     }
     let store = host(&database).await;
-    let query = ConversationQuery { text: Some("fix login".to_owned()), limit: 1, ..Default::default() };
+    let query = ConversationQuery {
+        text: Some("fix login".to_owned()),
+        limit: 1,
+        ..Default::default()
+    };
     let page = store.list(&query).await.unwrap();
-    assert_eq!(page.conversations[0].overview, OverviewChange::from_events(&log).overview);
-    assert_eq!(tests::store_contract::log(&store, &conversation("a")).await, log);
+    assert_eq!(
+        page.conversations[0].overview,
+        OverviewChange::from_events(&log).overview
+    );
+    assert_eq!(
+        tests::store_contract::log(&store, &conversation("a")).await,
+        log
+    );
     store.close().await;
 }
 
 /// The version before the last one had overviews without a trigger.
 #[tokio::test]
 async fn triggers_of_older_logs_are_known_after_migration() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     host(&database).await.close().await;
-    let (log, quoting) = (agent_log(), event_with(0, r#""record":"conversation_started","trigger":"slack""#));
+    let (log, quoting) = (
+        agent_log(),
+        event_with(0, r#""record":"conversation_started","trigger":"slack""#),
+    );
     for (name, log) in [("a", &log[..]), ("b", &[quoting])] {
         let length = log.len();
         database.execute(&format!(
@@ -98,11 +131,22 @@ async fn triggers_of_older_logs_are_known_after_migration() {
     );
     let store = host(&database).await;
     let overview = OverviewChange::from_events(&log).overview;
-    for (name, provider, trigger) in
-        [("a", overview.git_provider, overview.trigger), ("b", None, None), ("damaged", None, None)]
-    {
-        let found = store.find(&conversation(name)).await.unwrap().unwrap().overview;
-        assert_eq!((found.git_provider, found.trigger), (provider, trigger), "{name}");
+    for (name, provider, trigger) in [
+        ("a", overview.git_provider, overview.trigger),
+        ("b", None, None),
+        ("damaged", None, None),
+    ] {
+        let found = store
+            .find(&conversation(name))
+            .await
+            .unwrap()
+            .unwrap()
+            .overview;
+        assert_eq!(
+            (found.git_provider, found.trigger),
+            (provider, trigger),
+            "{name}"
+        );
     }
     assert!(overview.git_provider.is_some() && overview.trigger.is_some());
     store.close().await;
@@ -111,7 +155,9 @@ async fn triggers_of_older_logs_are_known_after_migration() {
 /// An operator may migrate with one role and run hosts with another.
 #[tokio::test]
 async fn role_that_may_not_create_tables_can_use_a_migrated_database() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     host(&database).await.close().await;
     let role = format!("host_{}", std::process::id());
     database.execute(&format!(
@@ -119,8 +165,12 @@ async fn role_that_may_not_create_tables_can_use_a_migrated_database() {
          GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role};
          GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"
     ));
-    let address = database.address().replace("user=glovebox", &format!("user={role}"));
-    let store = PostgresStore::open(&address, PostgresOptions::default()).await.unwrap();
+    let address = database
+        .address()
+        .replace("user=glovebox", &format!("user={role}"));
+    let store = PostgresStore::open(&address, PostgresOptions::default())
+        .await
+        .unwrap();
     let (lease, a) = (acquire(&store, "a").await, conversation("a"));
     store.append(&a, &events(0..2)).await.unwrap();
     assert_eq!(log(&store, &a).await, events(0..2));
@@ -134,11 +184,17 @@ async fn errors_name_the_database_but_not_its_password() {
     let error = open_error("postgres://user:secret@127.0.0.1:notaport/name").await;
     assert!(matches!(error, PostgresOpenError::Address(_)), "{error}");
     let folder = tempfile::tempdir().unwrap();
-    let address = format!("postgres://user:secret@/name?host={}", folder.path().display());
+    let address = format!(
+        "postgres://user:secret@/name?host={}",
+        folder.path().display()
+    );
     let error = open_error(&address).await;
     assert_eq!(
         error.to_string(),
-        format!("cannot connect to the database name at {}", folder.path().display())
+        format!(
+            "cannot connect to the database name at {}",
+            folder.path().display()
+        )
     );
     let mut text = format!("{error:?}");
     let mut cause = error.source();

@@ -22,7 +22,11 @@ struct TlsServer {
 impl TlsServer {
     fn start() -> Option<Self> {
         let authority = Authority::new();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let server = PostgresServer::start_with(port, |folder| {
             authority.issue(folder);
             [
@@ -35,15 +39,30 @@ impl TlsServer {
             .into()
         })?;
         let database = TestDatabase::on(Arc::new(server));
-        Some(Self { database, port, roots: Arc::new(authority.roots) })
+        Some(Self {
+            database,
+            port,
+            roots: Arc::new(authority.roots),
+        })
     }
 
     fn address(&self, mode: &str) -> String {
-        format!("postgres://{USER}@127.0.0.1:{}/{}?sslmode={mode}", self.port, self.database.name())
+        format!(
+            "postgres://{USER}@127.0.0.1:{}/{}?sslmode={mode}",
+            self.port,
+            self.database.name()
+        )
     }
 
-    async fn open(&self, mode: &str, roots: &Arc<RootCertStore>) -> Result<PostgresStore, PostgresOpenError> {
-        let options = PostgresOptions { roots: Some(Arc::clone(roots)), ..PostgresOptions::default() };
+    async fn open(
+        &self,
+        mode: &str,
+        roots: &Arc<RootCertStore>,
+    ) -> Result<PostgresStore, PostgresOpenError> {
+        let options = PostgresOptions {
+            roots: Some(Arc::clone(roots)),
+            ..PostgresOptions::default()
+        };
         PostgresStore::open(&self.address(mode), options).await
     }
 
@@ -68,8 +87,13 @@ impl Authority {
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let mut roots = RootCertStore::empty();
-        roots.add(params.self_signed(&key).unwrap().der().clone()).unwrap();
-        Self { issuer: Issuer::new(params, key), roots }
+        roots
+            .add(params.self_signed(&key).unwrap().der().clone())
+            .unwrap();
+        Self {
+            issuer: Issuer::new(params, key),
+            roots,
+        }
     }
 
     /// Writes a certificate and its key to the folder of a server, readable for its user.
@@ -78,7 +102,10 @@ impl Authority {
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap().pem();
         let owner = std::fs::metadata(folder).unwrap();
-        for (name, content) in [("server.pem", certificate), ("server.key", key.serialize_pem())] {
+        for (name, content) in [
+            ("server.pem", certificate),
+            ("server.key", key.serialize_pem()),
+        ] {
             let file = folder.join(name);
             std::fs::write(&file, content).unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -89,7 +116,9 @@ impl Authority {
 
 #[tokio::test]
 async fn connection_is_encrypted_when_the_address_requires_it() {
-    let Some(server) = TlsServer::start() else { return };
+    let Some(server) = TlsServer::start() else {
+        return;
+    };
     let store = server.open("require", &server.roots).await.unwrap();
     let a = conversation("a");
     store.append(&a, &events(0..3)).await.unwrap();
@@ -99,18 +128,32 @@ async fn connection_is_encrypted_when_the_address_requires_it() {
 
 #[tokio::test]
 async fn connection_is_plain_when_the_address_does_not_require_tls() {
-    let Some(server) = TlsServer::start() else { return };
+    let Some(server) = TlsServer::start() else {
+        return;
+    };
     for mode in ["disable", "prefer"] {
         let store = server.open(mode, &server.roots).await.unwrap();
-        store.append(&conversation(mode), &events(0..3)).await.unwrap();
+        store
+            .append(&conversation(mode), &events(0..3))
+            .await
+            .unwrap();
         assert_eq!(server.connections(), "f|t", "{mode}");
     }
 }
 
 #[tokio::test]
 async fn server_is_rejected_when_its_authority_is_unknown() {
-    let Some(server) = TlsServer::start() else { return };
-    let error = server.open("require", &Arc::new(Authority::new().roots)).await.err().unwrap();
-    assert!(matches!(error, PostgresOpenError::Connect { .. }), "{error}");
+    let Some(server) = TlsServer::start() else {
+        return;
+    };
+    let error = server
+        .open("require", &Arc::new(Authority::new().roots))
+        .await
+        .err()
+        .unwrap();
+    assert!(
+        matches!(error, PostgresOpenError::Connect { .. }),
+        "{error}"
+    );
     assert_eq!(server.connections(), "f|f");
 }

@@ -11,8 +11,14 @@ use super::host;
 
 #[tokio::test]
 async fn subscriber_is_woken_by_appends_of_another_host() {
-    let Some(database) = TestDatabase::create() else { return };
-    let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (one, other, a) = (
+        host(&database).await,
+        host(&database).await,
+        conversation("a"),
+    );
     let mut end = other.subscribe(&a).unwrap();
     let mut unrelated = other.subscribe(&conversation("b")).unwrap();
     assert_eq!(*end.borrow_and_update(), EventId::FIRST);
@@ -26,8 +32,14 @@ async fn subscriber_is_woken_by_appends_of_another_host() {
 
 #[tokio::test]
 async fn slow_subscriber_is_woken_once_with_the_latest_end() {
-    let Some(database) = TestDatabase::create() else { return };
-    let (one, other, a) = (host(&database).await, host(&database).await, conversation("a"));
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (one, other, a) = (
+        host(&database).await,
+        host(&database).await,
+        conversation("a"),
+    );
     let mut slow = other.subscribe(&a).unwrap();
     let mut fast = other.subscribe(&a).unwrap();
     for next in 0..20 {
@@ -41,7 +53,9 @@ async fn slow_subscriber_is_woken_once_with_the_latest_end() {
 
 #[tokio::test]
 async fn subscriber_is_woken_when_the_notification_is_lost() {
-    let Some(database) = TestDatabase::create() else { return };
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
     let (one, a) = (host(&database).await, conversation("a"));
     one.append(&a, &events(0..2)).await.unwrap();
     let mut end = one.subscribe(&a).unwrap();
@@ -52,7 +66,9 @@ async fn subscriber_is_woken_when_the_notification_is_lost() {
 
 #[tokio::test]
 async fn subscriber_is_woken_after_a_restart_of_postgresql() {
-    let Some(server) = PostgresServer::start() else { return };
+    let Some(server) = PostgresServer::start() else {
+        return;
+    };
     let server = Arc::new(server);
     let database = TestDatabase::on(Arc::clone(&server));
     let (one, a) = (host(&database).await, conversation("a"));

@@ -1,5 +1,5 @@
-//! Reads and writes the contents of files in parts. The next part is read while one is sent, and received while one is
-//! written. No thread blocks on a client.
+//! Reads and writes the contents of files in parts. The next part is read while one is sent, and
+//! received while one is written. No thread blocks on a client.
 
 use std::io;
 use std::path::Path;
@@ -54,16 +54,29 @@ pub(super) async fn download(
     let transfer = api.start_transfer()?;
     let path = api.path(&query.path);
     let is_read = method != Method::HEAD;
-    let started = api.on_files(move |files| Download::start(files, &path, &headers, is_read)).await?;
+    let started = api
+        .on_files(move |files| Download::start(files, &path, &headers, is_read))
+        .await?;
     Ok(match started {
         Download::Unchanged(head) => (StatusCode::NOT_MODIFIED, head).into_response(),
         Download::OutOfRange(length) => return Err(ApiError::Range(length)),
-        Download::Read { status, head, first, rest: None } => {
-            (status, head, Body::from(first)).into_response()
-        }
-        Download::Read { status, head, first, rest: Some(rest) } => {
-            (status, head, Body::from_stream(parts(first, rest, transfer))).into_response()
-        }
+        Download::Read {
+            status,
+            head,
+            first,
+            rest: None,
+        } => (status, head, Body::from(first)).into_response(),
+        Download::Read {
+            status,
+            head,
+            first,
+            rest: Some(rest),
+        } => (
+            status,
+            head,
+            Body::from_stream(parts(first, rest, transfer)),
+        )
+            .into_response(),
     })
 }
 
@@ -81,36 +94,60 @@ enum Download {
 }
 
 impl Download {
-    fn start(files: &Files, path: &Path, headers: &HeaderMap, is_read: bool) -> Result<Self, FileError> {
+    fn start(
+        files: &Files,
+        path: &Path,
+        headers: &HeaderMap,
+        is_read: bool,
+    ) -> Result<Self, FileError> {
         let opened = OpenFile::open(files, path)?;
         let mut head = head(&opened);
         if is_not_modified(headers, &opened) {
             return Ok(Self::Unchanged(head));
         }
         let failed = |error| FileError::io("read", path, error);
-        let (status, length, rest) =
-            match if is_read { range(headers, &opened) } else { RequestedRange::Whole } {
-                RequestedRange::Outside => return Ok(Self::OutOfRange(opened.length)),
-                RequestedRange::Whole => (StatusCode::OK, opened.length, opened.whole()),
-                RequestedRange::Part(range) => {
-                    let value = format!("bytes {}-{}/{}", range.start, range.end - 1, opened.length);
-                    insert(&mut head, header::CONTENT_RANGE, &value);
-                    let length = range.end - range.start;
-                    (StatusCode::PARTIAL_CONTENT, length, opened.part(range).map_err(failed)?)
-                }
-            };
+        let (status, length, rest) = match if is_read {
+            range(headers, &opened)
+        } else {
+            RequestedRange::Whole
+        } {
+            RequestedRange::Outside => return Ok(Self::OutOfRange(opened.length)),
+            RequestedRange::Whole => (StatusCode::OK, opened.length, opened.whole()),
+            RequestedRange::Part(range) => {
+                let value = format!("bytes {}-{}/{}", range.start, range.end - 1, opened.length);
+                insert(&mut head, header::CONTENT_RANGE, &value);
+                let length = range.end - range.start;
+                (
+                    StatusCode::PARTIAL_CONTENT,
+                    length,
+                    opened.part(range).map_err(failed)?,
+                )
+            }
+        };
         // A file of `/proc` has length 0 until it is read, so no content length is sent for that.
         if length > 0 {
             head.insert(header::CONTENT_LENGTH, length.into());
         }
-        let (first, rest) = if is_read { rest.read().map_err(failed)? } else { (Bytes::new(), None) };
-        Ok(Self::Read { status, head, first, rest })
+        let (first, rest) = if is_read {
+            rest.read().map_err(failed)?
+        } else {
+            (Bytes::new(), None)
+        };
+        Ok(Self::Read {
+            status,
+            head,
+            first,
+            rest,
+        })
     }
 }
 
 fn head(opened: &OpenFile) -> HeaderMap {
     let mut head = HeaderMap::new();
-    head.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    head.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
     head.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     insert(&mut head, header::ETAG, &opened.tag);
     if let Some(modified) = last_modified(opened) {
@@ -129,18 +166,28 @@ fn insert(head: &mut HeaderMap, name: HeaderName, value: &str) {
 /// `None` for years with more than four digits, which HTTP dates cannot express.
 fn last_modified(opened: &OpenFile) -> Option<String> {
     let year_10_000 = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
-    opened.modified.filter(|modified| *modified < year_10_000).map(httpdate::fmt_http_date)
+    opened
+        .modified
+        .filter(|modified| *modified < year_10_000)
+        .map(httpdate::fmt_http_date)
 }
 
 /// Returns whether the client has this content.
 fn is_not_modified(headers: &HeaderMap, opened: &OpenFile) -> bool {
-    let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let known = headers
+        .get(header::IF_NONE_MATCH)
+        .and_then(|known| known.to_str().ok());
     known.is_some_and(|known| known.split(',').any(|tag| tag.trim() == opened.tag))
 }
 
-/// Returns the requested range, or the whole file if its content is not the one that the range belongs to.
+/// Returns the requested range, or the whole file if its content is not the one that the range
+/// belongs to.
 fn range(headers: &HeaderMap, opened: &OpenFile) -> RequestedRange {
-    let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let text = |name| {
+        headers
+            .get(name)
+            .and_then(|value: &HeaderValue| value.to_str().ok())
+    };
     match text(header::IF_RANGE) {
         Some(tag) if tag != opened.tag => RequestedRange::Whole,
         _ => requested_range(text(header::RANGE), opened.length),
@@ -153,11 +200,14 @@ fn parts(
     transfer: OwnedSemaphorePermit,
 ) -> impl Stream<Item = io::Result<Bytes>> {
     let read = |rest: UnreadFile| spawn_blocking(move || rest.read());
-    let others = stream::try_unfold((Some(read(rest)), transfer), move |(next, transfer)| async move {
-        let Some(next) = next else { return Ok(None) };
-        let (part, rest) = next.await.map_err(io::Error::other)??;
-        Ok(Some((part, (rest.map(read), transfer))))
-    });
+    let others = stream::try_unfold(
+        (Some(read(rest)), transfer),
+        move |(next, transfer)| async move {
+            let Some(next) = next else { return Ok(None) };
+            let (part, rest) = next.await.map_err(io::Error::other)??;
+            Ok(Some((part, (rest.map(read), transfer))))
+        },
+    );
     stream::iter([Ok(first)]).chain(others)
 }
 
@@ -183,8 +233,9 @@ pub(super) async fn upload(
     let path = api.path(&query.path);
     let mut pieces = body.into_data_stream();
     let files = Arc::clone(&api.executor().files);
-    let mut writing =
-        spawn_blocking(move || Upload::start(&files, &path, query.mode).map(UnfinishedUpload::from));
+    let mut writing = spawn_blocking(move || {
+        Upload::start(&files, &path, query.mode).map(UnfinishedUpload::from)
+    });
     loop {
         let (part, is_last) = part(&mut pieces).await?;
         let unfinished = writing.await.map_err(|_| ApiError::Failed)??;
@@ -195,7 +246,14 @@ pub(super) async fn upload(
                 upload.finish(files)
             };
             let (status, is_new) = api.on_files(finish).await?;
-            return Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(status)));
+            return Ok((
+                if is_new {
+                    StatusCode::CREATED
+                } else {
+                    StatusCode::OK
+                },
+                Json(status),
+            ));
         }
         writing = spawn_blocking(move || {
             upload.write(&part)?;

@@ -6,8 +6,8 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use protocol::sandbox_api::{
-    ChangeModeRequest, FileList, FileStatus, ListQuery, MakeFolderRequest, ModeChanged, MoveRequest,
-    RemoveQuery, StatusQuery,
+    ChangeModeRequest, FileList, FileStatus, ListQuery, MakeFolderRequest, ModeChanged,
+    MoveRequest, RemoveQuery, StatusQuery,
 };
 
 use super::query::{FileQuery, body};
@@ -33,7 +33,9 @@ pub(super) async fn status(
     FileQuery(query): FileQuery<StatusQuery>,
 ) -> Result<Json<FileStatus>, ApiError> {
     let path = api.path(&query.path);
-    api.on_files(move |files| files::status(files, &path, query.follow)).await.map(Json)
+    api.on_files(move |files| files::status(files, &path, query.follow))
+        .await
+        .map(Json)
 }
 
 /// `GET /v1/files/list`.
@@ -50,7 +52,11 @@ pub(super) async fn list(
     FileQuery(query): FileQuery<ListQuery>,
 ) -> Result<Json<FileList>, ApiError> {
     let path = api.path(&query.path);
-    api.long_on_files(MAX_TIME, move |files, stop| files::list(files, &path, &query, stop)).await.map(Json)
+    api.long_on_files(MAX_TIME, move |files, stop| {
+        files::list(files, &path, &query, stop)
+    })
+    .await
+    .map(Json)
 }
 
 /// `DELETE /v1/files`. Continues if the client disconnects.
@@ -67,7 +73,8 @@ pub(super) async fn remove(
     FileQuery(query): FileQuery<RemoveQuery>,
 ) -> Result<StatusCode, ApiError> {
     let path = api.path(&query.path);
-    api.on_files(move |files| files::remove(files, &path, query.recursive)).await?;
+    api.on_files(move |files| files::remove(files, &path, query.recursive))
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -84,7 +91,9 @@ pub(super) async fn rename(
 ) -> Result<Json<FileStatus>, ApiError> {
     let request: MoveRequest = body(json)?;
     let (from, to) = (api.path(&request.from), api.path(&request.to));
-    api.on_files(move |files| files::rename(files, &from, &to, request.overwrite)).await.map(Json)
+    api.on_files(move |files| files::rename(files, &from, &to, request.overwrite))
+        .await
+        .map(Json)
 }
 
 /// `POST /v1/files/mkdir`.
@@ -103,8 +112,17 @@ pub(super) async fn make_folder(
 ) -> Result<(StatusCode, Json<FileStatus>), ApiError> {
     let request: MakeFolderRequest = body(json)?;
     let path = api.path(&request.path);
-    let (status, is_new) = api.on_files(move |files| files::make_folder(files, &path, &request)).await?;
-    Ok((if is_new { StatusCode::CREATED } else { StatusCode::OK }, Json(status)))
+    let (status, is_new) = api
+        .on_files(move |files| files::make_folder(files, &path, &request))
+        .await?;
+    Ok((
+        if is_new {
+            StatusCode::CREATED
+        } else {
+            StatusCode::OK
+        },
+        Json(status),
+    ))
 }
 
 /// `POST /v1/files/chmod`.
@@ -120,7 +138,9 @@ pub(super) async fn change_mode(
 ) -> Result<Json<ModeChanged>, ApiError> {
     let request: ChangeModeRequest = body(json)?;
     let path = api.path(&request.path);
-    api.long_on_files(MAX_TIME, move |files, stop| files::change_mode(files, &path, &request, stop))
-        .await
-        .map(Json)
+    api.long_on_files(MAX_TIME, move |files, stop| {
+        files::change_mode(files, &path, &request, stop)
+    })
+    .await
+    .map(Json)
 }

@@ -23,7 +23,8 @@ use crate::files::{FileError, Files, StopSignal};
 /// Maximum number of concurrent uploads and downloads. Each uses two parts, half a MiB.
 const MAX_TRANSFERS: usize = 64;
 
-/// Maximum number of concurrent searches and other long operations. Each occupies a thread and the disk.
+/// Maximum number of concurrent searches and other long operations. Each occupies a thread and the
+/// disk.
 const MAX_JOBS: usize = 8;
 
 /// Maximum number of concurrent archives. Each occupies a thread that waits for its client.
@@ -55,7 +56,12 @@ impl Default for FileLimits {
 /// The routes, which the table in `protocol::sandbox_api` documents.
 pub(crate) fn routes() -> Router<Api> {
     Router::new()
-        .route("/v1/files", get(content::download).put(content::upload).delete(entries::remove))
+        .route(
+            "/v1/files",
+            get(content::download)
+                .put(content::upload)
+                .delete(entries::remove),
+        )
         .route("/v1/files/stat", get(entries::status))
         .route("/v1/files/list", get(entries::list))
         .route("/v1/files/move", post(entries::rename))
@@ -104,7 +110,8 @@ impl Api {
         Ok(done.map_err(|_| ApiError::Failed)??)
     }
 
-    /// Runs a long operation. It waits for its turn, and stops after `time` or if the client disconnects.
+    /// Runs a long operation. It waits for its turn, and stops after `time` or if the client
+    /// disconnects.
     async fn long_on_files<T, F>(&self, time: Duration, job: F) -> Result<T, ApiError>
     where
         T: Send + 'static,
@@ -123,6 +130,12 @@ impl Api {
 
     fn start_transfer(&self) -> Result<OwnedSemaphorePermit, ApiError> {
         let permit = Arc::clone(&self.0.file_limits.transfers).try_acquire_owned();
-        permit.map_err(|_| FileError::TooMany { limit: MAX_TRANSFERS, what: "concurrent transfers" }.into())
+        permit.map_err(|_| {
+            FileError::TooMany {
+                limit: MAX_TRANSFERS,
+                what: "concurrent transfers",
+            }
+            .into()
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! The parameters of the file routes. They must be UTF-8: with replacement characters, a path would name another file.
+//! The parameters of the file routes. They must be UTF-8: with replacement characters, a path would
+//! name another file.
 
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
@@ -34,7 +35,11 @@ fn is_utf8(query: &str) -> bool {
     let mut decoded = Vec::with_capacity(query.len());
     while let Some(byte) = bytes.next() {
         let mut digits = bytes.clone();
-        let mut digit = || digits.next().and_then(|digit| char::from(digit).to_digit(16));
+        let mut digit = || {
+            digits
+                .next()
+                .and_then(|digit| char::from(digit).to_digit(16))
+        };
         match (byte, digit(), digit()) {
             (b'%', Some(high), Some(low)) => {
                 decoded.push((high * 16 + low) as u8);

@@ -23,7 +23,11 @@ pub(super) async fn glob(
     FileQuery(query): FileQuery<GlobQuery>,
 ) -> Result<Json<FileList>, ApiError> {
     let path = api.path(&query.path);
-    api.long_on_files(MAX_TIME, move |files, stop| files::glob(files, &path, &query, stop)).await.map(Json)
+    api.long_on_files(MAX_TIME, move |files, stop| {
+        files::glob(files, &path, &query, stop)
+    })
+    .await
+    .map(Json)
 }
 
 /// `GET /v1/files/grep`.
@@ -40,5 +44,9 @@ pub(super) async fn grep(
     FileQuery(query): FileQuery<GrepQuery>,
 ) -> Result<Json<GrepMatches>, ApiError> {
     let path = api.path(&query.path);
-    api.long_on_files(MAX_TIME, move |files, stop| files::grep(files, &path, &query, stop)).await.map(Json)
+    api.long_on_files(MAX_TIME, move |files, stop| {
+        files::grep(files, &path, &query, stop)
+    })
+    .await
+    .map(Json)
 }

@@ -1,4 +1,5 @@
-//! Folders as archives. Each occupies a thread that waits for its client, so few are allowed concurrently.
+//! Folders as archives. Each occupies a thread that waits for its client, so few are allowed
+//! concurrently.
 
 use std::io;
 use std::sync::Arc;
@@ -19,11 +20,16 @@ use crate::api::Api;
 use crate::api::error::ApiError;
 use crate::files::{self, ArchiveLimits, BodyPart, FileError};
 
-/// Number of buffered parts between a thread and a client: one is sent, one is read or written, and two even out the pace.
+/// Number of buffered parts between a thread and a client: one is sent, one is read or written, and
+/// two even out the pace.
 const PARTS: usize = 4;
 
 /// More than any source tree with its dependencies, but less than what fills a disk unnoticed.
-const LIMITS: ArchiveLimits = ArchiveLimits { entries: 500_000, bytes: 16 << 30, free_bytes: 256 << 20 };
+const LIMITS: ArchiveLimits = ArchiveLimits {
+    entries: 500_000,
+    bytes: 16 << 30,
+    free_bytes: 256 << 20,
+};
 
 /// `GET /v1/files/tree`. If the folder cannot be read to its end, the connection is reset.
 #[cfg_attr(test, utoipa::path(
@@ -43,13 +49,17 @@ pub(super) async fn download(
 ) -> Result<Response, ApiError> {
     let turn = acquire(&api.0.file_limits)?;
     let folder = api.path(&query.path);
-    let folder = api.on_files(move |files| files::open_folder(files, &folder)).await?;
+    let folder = api
+        .on_files(move |files| files::open_folder(files, &folder))
+        .await?;
     let (parts, arriving) = channel(PARTS);
     spawn_blocking(move || {
         let _turn = turn;
         files::pack(&folder, parts);
     });
-    let next = |mut arriving: Receiver<io::Result<Bytes>>| async { Some((arriving.recv().await?, arriving)) };
+    let next = |mut arriving: Receiver<io::Result<Bytes>>| async {
+        Some((arriving.recv().await?, arriving))
+    };
     let body = Body::from_stream(stream::unfold(arriving, next));
     Ok(([(header::CONTENT_TYPE, TREE_MEDIA_TYPE)], body).into_response())
 }
@@ -95,5 +105,11 @@ pub(super) async fn upload(
 
 fn acquire(limits: &FileLimits) -> Result<OwnedSemaphorePermit, ApiError> {
     let permit = Arc::clone(&limits.trees).try_acquire_owned();
-    permit.map_err(|_| FileError::TooMany { limit: MAX_TREES, what: "concurrent archives" }.into())
+    permit.map_err(|_| {
+        FileError::TooMany {
+            limit: MAX_TREES,
+            what: "concurrent archives",
+        }
+        .into()
+    })
 }

@@ -1,5 +1,5 @@
-//! Streams changes of files. The response starts when the watch is active. It ends if the client disconnects or the watched
-//! path is removed.
+//! Streams changes of files. The response starts when the watch is active. It ends if the client
+//! disconnects or the watched path is removed.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,8 @@ use crate::api::Api;
 use crate::api::error::ApiError;
 use crate::files::{FileError, KernelEvents, WatchSource, Watcher};
 
-/// How long to wait for the second event of a rename. The kernel reports both in succession, but a read may come in between.
+/// How long to wait for the second event of a rename. The kernel reports both in succession, but a
+/// read may come in between.
 const RENAME_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// `GET /v1/files/watch`.
@@ -41,14 +42,27 @@ pub(super) async fn watch(
     FileQuery(query): FileQuery<WatchQuery>,
 ) -> Result<Response, ApiError> {
     let permit = Arc::clone(&api.0.file_limits.watches).try_acquire_owned();
-    let permit = permit.map_err(|_| FileError::TooMany { limit: MAX_WATCHES, what: "watches" })?;
+    let permit = permit.map_err(|_| FileError::TooMany {
+        limit: MAX_WATCHES,
+        what: "watches",
+    })?;
     let path = api.path(&query.path);
-    let watcher = api.on_files(move |files| Watcher::start(files, &path, query.recursive)).await?;
+    let watcher = api
+        .on_files(move |files| Watcher::start(files, &path, query.recursive))
+        .await?;
     let source = watcher.source();
     // Not a pipe, but the safe type of tokio that can wait for any descriptor.
-    let readable = source.descriptor().and_then(Receiver::from_owned_fd_unchecked);
+    let readable = source
+        .descriptor()
+        .and_then(Receiver::from_owned_fd_unchecked);
     let readable = readable.map_err(|_| ApiError::Failed)?;
-    let watch = WatchBody { watcher, source, readable, is_leaving: false, _permit: permit };
+    let watch = WatchBody {
+        watcher,
+        source,
+        readable,
+        is_leaving: false,
+        _permit: permit,
+    };
     let body = Body::from_stream(stream::try_unfold(Some(watch), next));
     Ok(([(header::CONTENT_TYPE, WATCH_MEDIA_TYPE)], body).into_response())
 }
@@ -62,9 +76,15 @@ struct WatchBody {
 }
 
 async fn next(watch: Option<WatchBody>) -> io::Result<Option<(Bytes, Option<WatchBody>)>> {
-    let Some(mut watch) = watch else { return Ok(None) };
+    let Some(mut watch) = watch else {
+        return Ok(None);
+    };
     loop {
-        let rename_timeout = if watch.is_leaving { RENAME_TIMEOUT } else { Duration::MAX };
+        let rename_timeout = if watch.is_leaving {
+            RENAME_TIMEOUT
+        } else {
+            Duration::MAX
+        };
         let arrived = match timeout(rename_timeout, watch.arrived()).await {
             Ok(arrived) => Some(arrived?),
             Err(_) => None,
@@ -81,7 +101,10 @@ async fn next(watch: Option<WatchBody>) -> io::Result<Option<(Bytes, Option<Watc
         watch.watcher = watcher;
         watch.is_leaving = step.is_leaving;
         if !step.events.is_empty() || step.is_over {
-            return Ok(Some((lines(&step.events)?, (!step.is_over).then_some(watch))));
+            return Ok(Some((
+                lines(&step.events)?,
+                (!step.is_over).then_some(watch),
+            )));
         }
     }
 }

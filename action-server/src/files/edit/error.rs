@@ -1,4 +1,5 @@
-//! Errors of the editor, as the model reads them. Some parts of the texts are V0's, which clients match.
+//! Errors of the editor, as the model reads them. Some parts of the texts are V0's, which clients
+//! match.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,10 @@ pub(in crate::files) enum EditError {
     )]
     Command(EditCommand),
     #[error("Parameter `{parameter}` is required for command: {command}.")]
-    Missing { parameter: &'static str, command: EditCommand },
+    Missing {
+        parameter: &'static str,
+        command: EditCommand,
+    },
     #[error("Invalid `path` parameter: {0}. The path {0} does not exist; give the path of a file that does.", path.display())]
     NoSuchPath { path: PathBuf },
     #[error("Invalid `path` parameter: {0}. It is a directory, and directories can only be viewed.", path.display())]
@@ -32,7 +36,11 @@ pub(in crate::files) enum EditError {
     #[error("No replacement was performed. `new_str` and `old_str` must be different.")]
     SameText,
     #[error("No replacement was performed, old_str `{old}` did not appear verbatim in {}.{nearest}", path.display())]
-    NotFound { old: String, path: PathBuf, nearest: String },
+    NotFound {
+        old: String,
+        path: PathBuf,
+        nearest: String,
+    },
     #[error(
         "No replacement was performed. Multiple occurrences of old_str `{old}` in lines {lines}. Please ensure it is unique."
     )]
@@ -47,8 +55,12 @@ impl EditError {
     /// Replaces errors of a file for which the editor has its own text.
     pub(in crate::files) fn from_file_error(path: &Path, error: FileError) -> Self {
         match error {
-            FileError::NotFound(_) => Self::NoSuchPath { path: path.to_owned() },
-            FileError::Directory(_) => Self::IsDirectory { path: path.to_owned() },
+            FileError::NotFound(_) => Self::NoSuchPath {
+                path: path.to_owned(),
+            },
+            FileError::Directory(_) => Self::IsDirectory {
+                path: path.to_owned(),
+            },
             other => Self::File(other),
         }
     }

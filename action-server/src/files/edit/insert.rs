@@ -1,4 +1,5 @@
-//! `insert`: inserts whole lines after a line. A last line without a line end gets one if another line follows.
+//! `insert`: inserts whole lines after a line. A last line without a line end gets one if another
+//! line follows.
 
 use std::path::Path;
 
@@ -6,7 +7,12 @@ use super::{EditError, EditOutcome, FileChange, REVIEW, snippet};
 use crate::files::lines::{Lines, after_mark, with_line_ends_of};
 use crate::files::{Files, encoding, open, replace};
 
-pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Result<EditOutcome, EditError> {
+pub(super) fn insert(
+    files: &Files,
+    path: &Path,
+    line: i64,
+    text: &str,
+) -> Result<EditOutcome, EditError> {
     let target = files.resolve_target(path).map_err(EditError::File)?;
     let _lock = files.lock(&target);
     let old = open::text(&target).map_err(|error| EditError::from_file_error(path, error))?;
@@ -22,7 +28,13 @@ pub(super) fn insert(files: &Files, path: &Path, line: i64, text: &str) -> Resul
         path.display(),
         snippet(&new, start, end),
     );
-    Ok(EditOutcome { content, change: Some(FileChange { old: Some(old), new }) })
+    Ok(EditOutcome {
+        content,
+        change: Some(FileChange {
+            old: Some(old),
+            new,
+        }),
+    })
 }
 
 /// Returns the new content, and the start and end of the text in it.

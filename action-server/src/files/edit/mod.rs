@@ -1,5 +1,5 @@
-//! The editor: `view`, `create`, `str_replace`, `insert`, `undo_edit`. An error is content that starts with `ERROR:`, which
-//! the model reads and corrects. It is never an error of the request.
+//! The editor: `view`, `create`, `str_replace`, `insert`, `undo_edit`. An error is content that
+//! starts with `ERROR:`, which the model reads and corrects. It is never an error of the request.
 
 mod create;
 mod error;
@@ -25,8 +25,7 @@ use super::{Files, diff, view};
 /// Number of lines shown before and after a change.
 const SNIPPET_LINES: usize = 4;
 
-const REVIEW: &str =
-    "Review the changes and make sure they are as expected; if they are not, edit the file again.\n";
+const REVIEW: &str = "Review the changes and make sure they are as expected; if they are not, edit the file again.\n";
 
 /// Result of a command.
 #[derive(Debug, Default)]
@@ -46,17 +45,26 @@ struct FileChange {
 pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observation {
     let outcome = match perform(files, path, action) {
         Ok(outcome) => outcome,
-        Err(error) => EditOutcome { content: error.to_content(), change: None },
+        Err(error) => EditOutcome {
+            content: error.to_content(),
+            change: None,
+        },
     };
     let mut edit = EditObservation {
         path: path.display().to_string(),
-        prev_exist: files.resolve(path).is_ok_and(|found| found.metadata().is_ok()),
+        prev_exist: files
+            .resolve(path)
+            .is_ok_and(|found| found.metadata().is_ok()),
         impl_source: action.impl_source,
         ..EditObservation::default()
     };
     if let Some(FileChange { old, new }) = outcome.change {
         edit.prev_exist = old.is_some();
-        edit.diff = Some(diff::unified(&edit.path, old.as_deref().unwrap_or_default(), &new));
+        edit.diff = Some(diff::unified(
+            &edit.path,
+            old.as_deref().unwrap_or_default(),
+            &new,
+        ));
         edit.old_content = old.map(|old| String::from_utf8_lossy(&old).into_owned());
         edit.new_content = Some(String::from_utf8_lossy(&new).into_owned());
     }
@@ -64,12 +72,20 @@ pub(super) fn observe(files: &Files, path: &Path, action: &EditAction) -> Observ
 }
 
 fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<EditOutcome, EditError> {
-    let missing = |parameter| EditError::Missing { parameter, command: action.command.clone() };
+    let missing = |parameter| EditError::Missing {
+        parameter,
+        command: action.command.clone(),
+    };
     match &action.command {
-        EditCommand::View => Ok(EditOutcome { content: view::view(files, path, None)?, change: None }),
-        EditCommand::Create => {
-            create::create(files, path, action.file_text.as_ref().ok_or(missing("file_text"))?)
-        }
+        EditCommand::View => Ok(EditOutcome {
+            content: view::view(files, path, None)?,
+            change: None,
+        }),
+        EditCommand::Create => create::create(
+            files,
+            path,
+            action.file_text.as_ref().ok_or(missing("file_text"))?,
+        ),
         EditCommand::StrReplace => {
             let old = action.old_str.as_ref().ok_or(missing("old_str"))?;
             let new = action.new_str.as_deref().unwrap_or_default();
@@ -79,7 +95,12 @@ fn perform(files: &Files, path: &Path, action: &EditAction) -> Result<EditOutcom
         }
         EditCommand::Insert => {
             let line = action.insert_line.ok_or(missing("insert_line"))?;
-            insert::insert(files, path, line, action.new_str.as_ref().ok_or(missing("new_str"))?)
+            insert::insert(
+                files,
+                path,
+                line,
+                action.new_str.as_ref().ok_or(missing("new_str"))?,
+            )
         }
         EditCommand::UndoEdit => undo::undo(files, path),
         other @ (EditCommand::Unspecified | EditCommand::Unknown(_)) => {

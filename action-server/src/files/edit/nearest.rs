@@ -1,4 +1,5 @@
-//! Finds the lines that are most similar to a text that was not found, so that the model can correct its next call.
+//! Finds the lines that are most similar to a text that was not found, so that the model can
+//! correct its next call.
 
 use crate::files::lines::Lines;
 
@@ -19,9 +20,20 @@ pub(super) fn describe(file: &[u8], text: &str) -> String {
     match nearest_line(file, text) {
         None => String::new(),
         Some(found) => {
-            let blank = text.lines().take_while(|line| line.trim().is_empty()).count();
-            let count = text.trim_end().lines().count().saturating_sub(blank).clamp(1, MAX_LINES);
-            format!(" The nearest text in the file is:\n{}", Lines::new(file).numbered(found..found + count))
+            let blank = text
+                .lines()
+                .take_while(|line| line.trim().is_empty())
+                .count();
+            let count = text
+                .trim_end()
+                .lines()
+                .count()
+                .saturating_sub(blank)
+                .clamp(1, MAX_LINES);
+            format!(
+                " The nearest text in the file is:\n{}",
+                Lines::new(file).numbered(found..found + count)
+            )
         }
     }
 }
@@ -33,17 +45,32 @@ fn nearest_line(file: &[u8], text: &str) -> Option<usize> {
     }
     let first_line = pairs(text.lines().find(|line| !line.trim().is_empty())?);
     let lines = Lines::new(file);
-    let similarities = (0..lines.count())
-        .map(|index| (index, similarity(&first_line, &pairs(&String::from_utf8_lossy(lines.text(index))))));
+    let similarities = (0..lines.count()).map(|index| {
+        (
+            index,
+            similarity(
+                &first_line,
+                &pairs(&String::from_utf8_lossy(lines.text(index))),
+            ),
+        )
+    });
     let (index, similarity) =
-        similarities.fold((0, 0.0), |best, next| if next.1 > best.1 { next } else { best });
+        similarities.fold(
+            (0, 0.0),
+            |best, next| if next.1 > best.1 { next } else { best },
+        );
     (similarity >= MIN_SIMILARITY).then_some(index)
 }
 
-/// Returns the distinct pairs of adjacent characters, sorted. Whitespace is ignored, because that is what models get wrong most
-/// often. Not a hash set: its timing varies between runs, which would confuse the fuzzer.
+/// Returns the distinct pairs of adjacent characters, sorted. Whitespace is ignored, because that
+/// is what models get wrong most often. Not a hash set: its timing varies between runs, which would
+/// confuse the fuzzer.
 fn pairs(line: &str) -> Vec<(char, char)> {
-    let chars = || line.chars().filter(|char| !char.is_whitespace()).take(MAX_COMPARED_CHARS);
+    let chars = || {
+        line.chars()
+            .filter(|char| !char.is_whitespace())
+            .take(MAX_COMPARED_CHARS)
+    };
     // The start of the line is part of a pair, so that a single character has one.
     let mut pairs: Vec<_> = std::iter::once('\n').chain(chars()).zip(chars()).collect();
     pairs.sort_unstable();
@@ -54,8 +81,15 @@ fn pairs(line: &str) -> Vec<(char, char)> {
 /// Returns the Dice coefficient: 1 for equal sets, 0 for disjoint ones.
 fn similarity(one: &[(char, char)], other: &[(char, char)]) -> f64 {
     let all = one.len() + other.len();
-    let common = one.iter().filter(|pair| other.binary_search(pair).is_ok()).count();
-    if all == 0 { 0.0 } else { 2.0 * common as f64 / all as f64 }
+    let common = one
+        .iter()
+        .filter(|pair| other.binary_search(pair).is_ok())
+        .count();
+    if all == 0 {
+        0.0
+    } else {
+        2.0 * common as f64 / all as f64
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! `str_replace`: replaces the only occurrence of a text. If it is not found exactly, it is searched with the line ends of the
-//! file, and then without surrounding whitespace, which models add and drop.
+//! `str_replace`: replaces the only occurrence of a text. If it is not found exactly, it is
+//! searched with the line ends of the file, and then without surrounding whitespace, which models
+//! add and drop.
 
 use std::path::Path;
 
@@ -34,10 +35,17 @@ pub(super) fn replace_text(
     }
     let Some(found) = TextMatch::find(&before, old, new, is_exact) else {
         let nearest = nearest::describe(&before, old);
-        return Err(EditError::NotFound { old: quoted(old), path: path.to_owned(), nearest });
+        return Err(EditError::NotFound {
+            old: quoted(old),
+            path: path.to_owned(),
+            nearest,
+        });
     };
     let [at] = *found.offsets else {
-        return Err(EditError::NotUnique { old: quoted(old), lines: found.line_numbers(&before) });
+        return Err(EditError::NotUnique {
+            old: quoted(old),
+            lines: found.line_numbers(&before),
+        });
     };
     let mut after = before[..at].to_vec();
     after.extend_from_slice(found.new.as_bytes());
@@ -50,7 +58,13 @@ pub(super) fn replace_text(
         path.display(),
         snippet(&after, at, at + found.new.len()),
     );
-    Ok(EditOutcome { content, change: Some(FileChange { old: Some(before), new: after }) })
+    Ok(EditOutcome {
+        content,
+        change: Some(FileChange {
+            old: Some(before),
+            new: after,
+        }),
+    })
 }
 
 /// The occurrences of a text, the text as it was found, and its replacement.
@@ -67,13 +81,23 @@ impl TextMatch {
         let candidates = [
             (old.to_owned(), with_line_ends_of(file, new)),
             (with_line_ends_of(file, old), with_line_ends_of(file, new)),
-            (with_line_ends_of(file, stripped.0), with_line_ends_of(file, stripped.1)),
+            (
+                with_line_ends_of(file, stripped.0),
+                with_line_ends_of(file, stripped.1),
+            ),
         ];
-        let candidates = if is_exact { vec![exact] } else { candidates.into() };
-        candidates.into_iter().filter(|(old, _)| !old.is_empty()).find_map(|(old, new)| {
-            let offsets = occurrences(file, &old);
-            (!offsets.is_empty()).then_some(Self { old, new, offsets })
-        })
+        let candidates = if is_exact {
+            vec![exact]
+        } else {
+            candidates.into()
+        };
+        candidates
+            .into_iter()
+            .filter(|(old, _)| !old.is_empty())
+            .find_map(|(old, new)| {
+                let offsets = occurrences(file, &old);
+                (!offsets.is_empty()).then_some(Self { old, new, offsets })
+            })
     }
 
     fn line_numbers(&self, file: &[u8]) -> String {
@@ -84,18 +108,26 @@ impl TextMatch {
             .take(MAX_LISTED_LINES)
             .map(|offset| (lines.index_at(*offset) + 1).to_string())
             .collect();
-        let more = if self.offsets.len() > MAX_LISTED_LINES { ", …" } else { "" };
+        let more = if self.offsets.len() > MAX_LISTED_LINES {
+            ", …"
+        } else {
+            ""
+        };
         format!("[{}{more}]", numbers.join(", "))
     }
 }
 
-/// Searches the parts of the file that are valid UTF-8; the text cannot span invalid bytes, or start within a character. The search of the standard library
-/// takes linear time, unlike one with `windows`.
+/// Searches the parts of the file that are valid UTF-8; the text cannot span invalid bytes, or
+/// start within a character. The search of the standard library takes linear time, unlike one with
+/// `windows`.
 fn occurrences(file: &[u8], text: &str) -> Vec<usize> {
     let mut offsets = Vec::new();
     let mut chunk_start = 0;
     for chunk in file.utf8_chunks() {
-        let found = chunk.valid().match_indices(text).map(|(at, _)| chunk_start + at);
+        let found = chunk
+            .valid()
+            .match_indices(text)
+            .map(|(at, _)| chunk_start + at);
         offsets.extend(found.filter(|at| !encoding::may_be_trail_byte(file, chunk_start, *at)));
         chunk_start += chunk.valid().len() + chunk.invalid().len();
     }

@@ -19,7 +19,10 @@ struct Editor {
 
 impl Editor {
     fn new() -> Self {
-        Self { files: Files::unconfined(), dir: tempfile::tempdir().unwrap() }
+        Self {
+            files: Files::unconfined(),
+            dir: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn with(content: &[u8]) -> Self {
@@ -39,7 +42,8 @@ impl Editor {
     fn perform(&self, command: &str, change: impl FnOnce(&mut EditAction)) -> Observation {
         let mut action = EditAction::new("f", command.to_owned().into());
         change(&mut action);
-        self.files.edit(&action, self.dir.path().canonicalize().unwrap().as_path())
+        self.files
+            .edit(&action, self.dir.path().canonicalize().unwrap().as_path())
     }
 
     fn str_replace(&self, old: &str, new: &str) -> String {
@@ -73,17 +77,30 @@ fn create_makes_folders_and_never_overwrites() {
         edit.path = "a/f".into();
         edit.file_text = Some("x\n".into());
     });
-    let path = editor.dir.path().canonicalize().unwrap().join("a/f").display().to_string();
-    assert_eq!(observation.content, format!("File created successfully at: {path}"));
+    let path = editor
+        .dir
+        .path()
+        .canonicalize()
+        .unwrap()
+        .join("a/f")
+        .display()
+        .to_string();
+    assert_eq!(
+        observation.content,
+        format!("File created successfully at: {path}")
+    );
     assert!(!edit(&observation).prev_exist);
-    assert_eq!(edit(&observation).diff, Some(format!("--- {path}\n+++ {path}\n@@ -0,0 +1 @@\n+x\n")));
+    assert_eq!(
+        edit(&observation).diff,
+        Some(format!("--- {path}\n+++ {path}\n@@ -0,0 +1 @@\n+x\n"))
+    );
     let again = editor.perform("create", |edit| {
         edit.path = "a/f".into();
         edit.file_text = Some("y".into());
     });
-    assert!(
-        again.content.starts_with(&format!("ERROR:\nInvalid `path` parameter: {path}. File already exists"))
-    );
+    assert!(again.content.starts_with(&format!(
+        "ERROR:\nInvalid `path` parameter: {path}. File already exists"
+    )));
     assert_eq!(fs::read(path).unwrap(), b"x\n");
 }
 
@@ -103,7 +120,9 @@ fn replacement_is_exact_when_the_edit_is_llm_based() {
     );
     let changed = exact("c \n", "C\n");
     assert!(
-        changed.content.starts_with("ERROR:\nNo replacement was performed, old_str `c \n`"),
+        changed
+            .content
+            .starts_with("ERROR:\nNo replacement was performed, old_str `c \n`"),
         "{changed:?}"
     );
     assert_eq!(editor.content(), b"a\r\nB\nB\nc\n");
@@ -113,14 +132,25 @@ fn replacement_is_exact_when_the_edit_is_llm_based() {
 fn error_names_the_missing_parameter() {
     let editor = Editor::with(b"x\n");
     let content_of = |command: &str| editor.perform(command, |_| ()).content;
-    assert_eq!(content_of("create"), "ERROR:\nParameter `file_text` is required for command: create.");
+    assert_eq!(
+        content_of("create"),
+        "ERROR:\nParameter `file_text` is required for command: create."
+    );
     assert_eq!(
         content_of("str_replace"),
         "ERROR:\nParameter `old_str` is required for command: str_replace."
     );
-    assert_eq!(content_of("insert"), "ERROR:\nParameter `insert_line` is required for command: insert.");
-    let no_text = editor.perform("insert", |edit| edit.insert_line = Some(0)).content;
-    assert_eq!(no_text, "ERROR:\nParameter `new_str` is required for command: insert.");
+    assert_eq!(
+        content_of("insert"),
+        "ERROR:\nParameter `insert_line` is required for command: insert."
+    );
+    let no_text = editor
+        .perform("insert", |edit| edit.insert_line = Some(0))
+        .content;
+    assert_eq!(
+        no_text,
+        "ERROR:\nParameter `new_str` is required for command: insert."
+    );
     assert!(content_of("dance").starts_with("ERROR:\nUnrecognized command `dance`."));
 }
 
@@ -142,7 +172,9 @@ fn replacement_shows_surrounding_lines_and_the_diff() {
     );
     assert_eq!(
         edit(&observation).diff,
-        Some(format!("--- {path}\n+++ {path}\n@@ -6 +6,2 @@\n-6\n+six\n+SIX\n"))
+        Some(format!(
+            "--- {path}\n+++ {path}\n@@ -6 +6,2 @@\n-6\n+six\n+SIX\n"
+        ))
     );
 }
 
@@ -150,11 +182,20 @@ fn replacement_shows_surrounding_lines_and_the_diff() {
 fn bytes_outside_the_edit_are_unchanged() {
     let editor = Editor::with(b"\xef\xbb\xbf\ta\r\n\xff\xfe b\r\nlast");
     editor.str_replace(" b\n", "\tc\nd\n");
-    assert_eq!(editor.content(), b"\xef\xbb\xbf\ta\r\n\xff\xfe\tc\r\nd\r\nlast");
+    assert_eq!(
+        editor.content(),
+        b"\xef\xbb\xbf\ta\r\n\xff\xfe\tc\r\nd\r\nlast"
+    );
     editor.insert(0, "first");
-    assert_eq!(editor.content(), b"\xef\xbb\xbffirst\r\n\ta\r\n\xff\xfe\tc\r\nd\r\nlast");
+    assert_eq!(
+        editor.content(),
+        b"\xef\xbb\xbffirst\r\n\ta\r\n\xff\xfe\tc\r\nd\r\nlast"
+    );
     editor.insert(5, "end");
-    assert_eq!(editor.content(), b"\xef\xbb\xbffirst\r\n\ta\r\n\xff\xfe\tc\r\nd\r\nlast\r\nend");
+    assert_eq!(
+        editor.content(),
+        b"\xef\xbb\xbffirst\r\n\ta\r\n\xff\xfe\tc\r\nd\r\nlast\r\nend"
+    );
 }
 
 #[test]
@@ -172,13 +213,19 @@ fn failed_replacement_returns_the_reason_and_changes_nothing() {
         editor.str_replace("two", "2"),
         "ERROR:\nNo replacement was performed. Multiple occurrences of old_str `two` in lines [1, 2]. Please ensure it is unique."
     );
+    assert!(editor.str_replace("one  tow", "x").contains(&format!(
+        "old_str `one  tow` did not appear verbatim in {path}"
+    )));
     assert!(
         editor
-            .str_replace("one  tow", "x")
-            .contains(&format!("old_str `one  tow` did not appear verbatim in {path}"))
+            .str_replace("two", "two")
+            .contains("`new_str` and `old_str` must be different.")
     );
-    assert!(editor.str_replace("two", "two").contains("`new_str` and `old_str` must be different."));
-    assert!(editor.str_replace("", "x").contains("Invalid `old_str` parameter"));
+    assert!(
+        editor
+            .str_replace("", "x")
+            .contains("Invalid `old_str` parameter")
+    );
     assert_eq!(editor.content(), b"one two\ntwo\n");
 }
 
@@ -186,7 +233,9 @@ fn failed_replacement_returns_the_reason_and_changes_nothing() {
 fn insert_error_contains_the_range_of_lines() {
     let editor = Editor::with(b"a\nb\n");
     assert!(
-        editor.insert(2, "c").contains("on a snippet of the edited file:\n     1\ta\n     2\tb\n     3\tc\n")
+        editor
+            .insert(2, "c")
+            .contains("on a snippet of the edited file:\n     1\ta\n     2\tb\n     3\tc\n")
     );
     assert_eq!(editor.content(), b"a\nb\nc\n");
     for line in [-1, 4, i64::MAX] {
@@ -211,7 +260,12 @@ fn undo_reverts_one_edit_at_a_time() {
     );
     editor.perform("undo_edit", |_| ());
     assert_eq!(editor.content(), b"a\n");
-    assert!(editor.perform("undo_edit", |_| ()).content.contains("No edit history found for"));
+    assert!(
+        editor
+            .perform("undo_edit", |_| ())
+            .content
+            .contains("No edit history found for")
+    );
 }
 
 #[test]
@@ -219,11 +273,9 @@ fn error_is_returned_when_the_path_is_not_a_text_file() {
     let editor = Editor::new();
     let path = editor.path().display().to_string();
     let content_of = editor.str_replace("a", "b");
-    assert!(
-        content_of.starts_with(&format!(
-            "ERROR:\nInvalid `path` parameter: {path}. The path {path} does not exist"
-        ))
-    );
+    assert!(content_of.starts_with(&format!(
+        "ERROR:\nInvalid `path` parameter: {path}. The path {path} does not exist"
+    )));
     fs::create_dir(editor.path()).unwrap();
     assert!(editor.str_replace("a", "b").contains("It is a directory"));
     fs::remove_dir(editor.path()).unwrap();
@@ -250,7 +302,10 @@ fn tilde_is_the_home_in_every_file_action() {
     let home = tempfile::tempdir().unwrap();
     let variables = vec![("HOME".into(), home.path().into())];
     let files = Files::new(None, Environment::new(variables));
-    let editor = Editor { files, dir: tempfile::tempdir().unwrap() };
+    let editor = Editor {
+        files,
+        dir: tempfile::tempdir().unwrap(),
+    };
     let at_home = |edit: &mut EditAction| {
         edit.path = "~/below/f".into();
         edit.file_text = Some("made".into());
@@ -258,9 +313,17 @@ fn tilde_is_the_home_in_every_file_action() {
     };
     for command in ["create", "str_replace", "view"] {
         let done = editor.perform(command, at_home);
-        assert_eq!(edit(&done).path, home.path().join("below/f").display().to_string(), "{}", done.content);
+        assert_eq!(
+            edit(&done).path,
+            home.path().join("below/f").display().to_string(),
+            "{}",
+            done.content
+        );
     }
-    assert_eq!(fs::read_to_string(home.path().join("below/f")).unwrap(), "edited");
+    assert_eq!(
+        fs::read_to_string(home.path().join("below/f")).unwrap(),
+        "edited"
+    );
     let write = WriteAction {
         path: "~/written".into(),
         content: "x".into(),
@@ -270,8 +333,15 @@ fn tilde_is_the_home_in_every_file_action() {
         security_risk: SecurityRisk::default(),
     };
     editor.files.write(&write, editor.dir.path());
-    assert_eq!(fs::read_to_string(home.path().join("written")).unwrap(), "x");
-    assert_eq!(fs::read_dir(editor.dir.path()).unwrap().count(), 0, "no folder named `~`");
+    assert_eq!(
+        fs::read_to_string(home.path().join("written")).unwrap(),
+        "x"
+    );
+    assert_eq!(
+        fs::read_dir(editor.dir.path()).unwrap().count(),
+        0,
+        "no folder named `~`"
+    );
 }
 
 #[test]
@@ -283,11 +353,17 @@ fn edit_that_would_mix_encodings_is_refused() {
         editor.str_replace("caf\u{e9}", "coffee"),
         editor.insert(1, "\u{4f60}"),
     ] {
-        assert!(refused.starts_with("ERROR:\n") && refused.contains("mix two encodings"), "{refused}");
+        assert!(
+            refused.starts_with("ERROR:\n") && refused.contains("mix two encodings"),
+            "{refused}"
+        );
     }
     assert_eq!(editor.content(), latin1);
     let shown = editor.perform("view", |_| {}).content;
-    assert!(shown.contains("caf\u{fffd} = 1") && shown.contains("NOTE: The file is not UTF-8."), "{shown}");
+    assert!(
+        shown.contains("caf\u{fffd} = 1") && shown.contains("NOTE: The file is not UTF-8."),
+        "{shown}"
+    );
     editor.str_replace("= 1", "= 3");
     editor.insert(2, "last = 4");
     assert_eq!(editor.content(), b"caf\xe9 = 3\nna\xefve = 2\nlast = 4\n");
@@ -308,7 +384,10 @@ fn utf16_is_refused_with_the_reason() {
     let editor = Editor::with(utf16);
     let view = editor.perform("view", |_| {}).content;
     for refused in [view, editor.str_replace("a", "b"), editor.insert(0, "a")] {
-        assert!(refused.contains("is UTF-16") && refused.contains("iconv"), "{refused}");
+        assert!(
+            refused.contains("is UTF-16") && refused.contains("iconv"),
+            "{refused}"
+        );
     }
     assert_eq!(editor.content(), utf16);
 }

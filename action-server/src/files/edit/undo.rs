@@ -1,4 +1,5 @@
-//! `undo_edit`: restores the file as it was before the editor's last change, even if it was changed otherwise since.
+//! `undo_edit`: restores the file as it was before the editor's last change, even if it was changed
+//! otherwise since.
 
 use std::path::Path;
 
@@ -10,7 +11,10 @@ pub(super) fn undo(files: &Files, path: &Path) -> Result<EditOutcome, EditError>
     let target = files.resolve_target(path).map_err(EditError::File)?;
     let _lock = files.lock(&target);
     let now = open::whole(&target).map_err(|error| EditError::from_file_error(path, error))?;
-    let before = files.history().pop(&target.key()).ok_or_else(|| EditError::NoHistory(path.to_owned()))?;
+    let before = files
+        .history()
+        .pop(&target.key())
+        .ok_or_else(|| EditError::NoHistory(path.to_owned()))?;
     if let Err(error) = replace::replace(&target, &before) {
         files.history().push(&target.key(), before);
         return Err(EditError::from_file_error(path, error));
@@ -21,5 +25,11 @@ pub(super) fn undo(files: &Files, path: &Path) -> Result<EditOutcome, EditError>
         path.display(),
         Lines::new(&before).numbered_whole(),
     );
-    Ok(EditOutcome { content, change: Some(FileChange { old: Some(now), new: before }) })
+    Ok(EditOutcome {
+        content,
+        change: Some(FileChange {
+            old: Some(now),
+            new: before,
+        }),
+    })
 }

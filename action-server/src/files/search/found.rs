@@ -20,11 +20,23 @@ pub(super) struct MatchCollector {
 
 impl MatchCollector {
     pub(super) fn new(max_matches: usize) -> Self {
-        Self { matches: Vec::new(), is_full: false, max_matches, bytes: 0 }
+        Self {
+            matches: Vec::new(),
+            is_full: false,
+            max_matches,
+            bytes: 0,
+        }
     }
 
     /// Adds a match, or drops it and sets `is_full`.
-    pub(super) fn push(&mut self, path: &str, line: u64, column: usize, text: &[u8], before: &[&[u8]]) {
+    pub(super) fn push(
+        &mut self,
+        path: &str,
+        line: u64,
+        column: usize,
+        text: &[u8],
+        before: &[&[u8]],
+    ) {
         self.is_full |= self.matches.len() >= self.max_matches || self.bytes >= MAX_BYTES;
         if self.is_full {
             return;
@@ -32,7 +44,14 @@ impl MatchCollector {
         self.bytes += path.len();
         let before = before.iter().map(|line| self.text(line)).collect();
         let (path, column, text) = (path.to_owned(), column as u64 + 1, self.text(text));
-        self.matches.push(GrepMatch { path, line, column, text, before, after: Vec::new() });
+        self.matches.push(GrepMatch {
+            path,
+            line,
+            column,
+            text,
+            before,
+            after: Vec::new(),
+        });
     }
 
     /// Adds a line of context after the last match.

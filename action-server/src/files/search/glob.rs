@@ -21,9 +21,15 @@ pub(crate) fn glob(
     let pattern = PathPattern::new("pattern", &query.pattern, query.case_insensitive)?;
     let folder = files.resolve(path)?;
     if !kind_of(&folder)?.is_dir() {
-        return Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" });
+        return Err(FileError::Unfit {
+            path: path.to_owned(),
+            problem: "is not a folder",
+        });
     }
-    let filter = WalkFilter { hidden: query.hidden, ignored: query.ignored };
+    let filter = WalkFilter {
+        hidden: query.hidden,
+        ignored: query.ignored,
+    };
     let found = walk(files, &folder, filter, stop).map(|entry| below(folder.path(), entry.path()));
     let mut entries: Vec<_> = found
         .filter(|below| pattern.matches(below))
@@ -48,7 +54,13 @@ mod tests {
         fs::create_dir_all(dir.path().join("src/target")).unwrap();
         fs::create_dir(dir.path().join(".hidden")).unwrap();
         fs::write(dir.path().join(".gitignore"), "target/\n*.log\n").unwrap();
-        for file in ["a.rs", "a.log", "src/b.rs", "src/target/c.rs", ".hidden/d.rs"] {
+        for file in [
+            "a.rs",
+            "a.log",
+            "src/b.rs",
+            "src/target/c.rs",
+            ".hidden/d.rs",
+        ] {
             fs::write(dir.path().join(file), "").unwrap();
         }
         let found = |pattern: &str, hidden, ignored| -> Vec<String> {
@@ -59,12 +71,24 @@ mod tests {
                 ignored,
                 case_insensitive: true,
             };
-            let list = glob(&Files::unconfined(), dir.path(), &query, &StopSignal::never()).unwrap();
+            let list = glob(
+                &Files::unconfined(),
+                dir.path(),
+                &query,
+                &StopSignal::never(),
+            )
+            .unwrap();
             list.entries.into_iter().map(|entry| entry.path).collect()
         };
         assert_eq!(found("*.RS", false, false), ["a.rs", "src/b.rs"]);
-        assert_eq!(found("*.rs", true, false), [".hidden/d.rs", "a.rs", "src/b.rs"]);
-        assert_eq!(found("**/*.rs", false, true), ["a.rs", "src/b.rs", "src/target/c.rs"]);
+        assert_eq!(
+            found("*.rs", true, false),
+            [".hidden/d.rs", "a.rs", "src/b.rs"]
+        );
+        assert_eq!(
+            found("**/*.rs", false, true),
+            ["a.rs", "src/b.rs", "src/target/c.rs"]
+        );
         assert_eq!(found("*.log", false, false), [""; 0]);
         assert_eq!(found("s*", false, false), ["src"]);
     }

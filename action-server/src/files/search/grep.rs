@@ -28,12 +28,18 @@ pub(crate) fn grep(
     query: &GrepQuery,
     stop: &StopSignal,
 ) -> Result<GrepMatches, FileError> {
-    let glob = query.glob.as_deref().map(|glob| PathPattern::new("glob", glob, query.case_insensitive));
+    let glob = query
+        .glob
+        .as_deref()
+        .map(|glob| PathPattern::new("glob", glob, query.case_insensitive));
     let glob = glob.transpose()?;
     let mut search = Search::new(query, stop)?;
     let resolved = files.resolve(path)?;
     if kind_of(&resolved)?.is_dir() {
-        let filter = WalkFilter { hidden: query.hidden, ignored: query.ignored };
+        let filter = WalkFilter {
+            hidden: query.hidden,
+            ignored: query.ignored,
+        };
         for entry in walk(files, &resolved, filter, stop) {
             let below = below(resolved.path(), entry.path());
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
@@ -52,7 +58,10 @@ pub(crate) fn grep(
         let (file, _) = open::regular(&resolved)?;
         search.search_file(file, Path::new(path.file_name().unwrap_or_default()));
     }
-    Ok(GrepMatches { truncated: search.found.is_full || stop.is_set(), matches: search.found.matches })
+    Ok(GrepMatches {
+        truncated: search.found.is_full || stop.is_set(),
+        matches: search.found.matches,
+    })
 }
 
 struct Search<'a> {
@@ -80,7 +89,10 @@ impl<'a> Search<'a> {
     fn search_file(&mut self, file: File, shown: &Path) {
         let shown = shown.to_string_lossy();
         let search = LineSearch::new(&shown, &self.matcher, self.context, &mut self.found);
-        _ = search.run(StoppableFile { file, stop: self.stop });
+        _ = search.run(StoppableFile {
+            file,
+            stop: self.stop,
+        });
     }
 }
 
@@ -88,7 +100,10 @@ fn within(name: &'static str, number: usize, max: usize) -> Result<usize, FileEr
     if number <= max {
         return Ok(number);
     }
-    Err(FileError::Parameter { name, problem: format!("{number} is more than {max}") })
+    Err(FileError::Parameter {
+        name,
+        problem: format!("{number} is more than {max}"),
+    })
 }
 
 /// A file whose reads fail when the search is stopped.
@@ -125,8 +140,12 @@ mod tests {
     }
 
     fn texts(matches: &[GrepMatch]) -> Vec<String> {
-        let text =
-            |found: &GrepMatch| format!("{}:{}:{}:{}", found.path, found.line, found.column, found.text);
+        let text = |found: &GrepMatch| {
+            format!(
+                "{}:{}:{}:{}",
+                found.path, found.line, found.column, found.text
+            )
+        };
         matches.iter().map(text).collect()
     }
 
@@ -143,17 +162,56 @@ mod tests {
         fs::write(dir.path().join("b/binary"), b"two\0two\n").unwrap();
         fs::write(dir.path().join(".gitignore"), "x.log\n").unwrap();
         fs::write(dir.path().join("x.log"), "two\n").unwrap();
-        assert_eq!(search(dir.path(), &query("two")), ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]);
-        let insensitive = GrepQuery { case_insensitive: true, ..query("TWO$") };
-        assert_eq!(search(dir.path(), &insensitive), ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]);
-        assert_eq!(search(dir.path(), &GrepQuery { fixed: true, ..query("t.o") }), [""; 0]);
-        assert_eq!(search(dir.path(), &GrepQuery { ignored: true, ..query("^two$") }), ["x.log:1:1:two"]);
         assert_eq!(
-            search(dir.path(), &GrepQuery { glob: Some("b/*".into()), ..query("t") }),
+            search(dir.path(), &query("two")),
+            ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]
+        );
+        let insensitive = GrepQuery {
+            case_insensitive: true,
+            ..query("TWO$")
+        };
+        assert_eq!(
+            search(dir.path(), &insensitive),
+            ["a.txt:2:5:Two two", "b/c.txt:1:3:\u{fffd} two"]
+        );
+        assert_eq!(
+            search(
+                dir.path(),
+                &GrepQuery {
+                    fixed: true,
+                    ..query("t.o")
+                }
+            ),
+            [""; 0]
+        );
+        assert_eq!(
+            search(
+                dir.path(),
+                &GrepQuery {
+                    ignored: true,
+                    ..query("^two$")
+                }
+            ),
+            ["x.log:1:1:two"]
+        );
+        assert_eq!(
+            search(
+                dir.path(),
+                &GrepQuery {
+                    glob: Some("b/*".into()),
+                    ..query("t")
+                }
+            ),
             ["b/c.txt:1:3:\u{fffd} two"]
         );
-        assert_eq!(search(&dir.path().join("a.txt"), &query("^o")), ["a.txt:1:1:one"]);
-        assert_eq!(search(&dir.path().join("a.txt"), &query("ee$")), ["a.txt:3:4:three"]);
+        assert_eq!(
+            search(&dir.path().join("a.txt"), &query("^o")),
+            ["a.txt:1:1:one"]
+        );
+        assert_eq!(
+            search(&dir.path().join("a.txt"), &query("ee$")),
+            ["a.txt:3:4:three"]
+        );
     }
 
     #[test]
@@ -161,25 +219,46 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         fs::write(&file, "1\n2\nX\n4\nX\n6\n7\n8\n9\nX\n").unwrap();
-        let query = GrepQuery { before: 2, after: 1, ..query("X") };
+        let query = GrepQuery {
+            before: 2,
+            after: 1,
+            ..query("X")
+        };
         let matches = grep(&file, &query, &StopSignal::never()).unwrap().matches;
-        let contexts: Vec<_> =
-            matches.iter().map(|found| (found.before.join(""), found.after.join(""))).collect();
+        let contexts: Vec<_> = matches
+            .iter()
+            .map(|found| (found.before.join(""), found.after.join("")))
+            .collect();
         let context = |before: &str, after: &str| (before.to_owned(), after.to_owned());
-        assert_eq!(contexts, [context("12", "4"), context("", "6"), context("89", "")]);
+        assert_eq!(
+            contexts,
+            [context("12", "4"), context("", "6"), context("89", "")]
+        );
     }
 
     #[test]
     fn matches_in_later_blocks_have_their_context() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
-        let text: String = (1..=200_000).map(|number| format!("line {number}\n")).collect();
+        let text: String = (1..=200_000)
+            .map(|number| format!("line {number}\n"))
+            .collect();
         fs::write(&file, &text).unwrap();
-        let query = GrepQuery { before: 1, after: 1, max_matches: 10_000, ..query(r"^line \d+77$") };
+        let query = GrepQuery {
+            before: 1,
+            after: 1,
+            max_matches: 10_000,
+            ..query(r"^line \d+77$")
+        };
         let matches = grep(&file, &query, &StopSignal::never()).unwrap().matches;
         // 77 itself has nothing before its sevens.
-        let expected: Vec<u64> = (1..=200_000).filter(|number| number % 100 == 77 && *number > 100).collect();
-        assert_eq!(matches.iter().map(|found| found.line).collect::<Vec<_>>(), expected);
+        let expected: Vec<u64> = (1..=200_000)
+            .filter(|number| number % 100 == 77 && *number > 100)
+            .collect();
+        assert_eq!(
+            matches.iter().map(|found| found.line).collect::<Vec<_>>(),
+            expected
+        );
         for found in matches {
             assert_eq!(found.text, format!("line {}", found.line));
             assert_eq!(found.before, [format!("line {}", found.line - 1)]);
@@ -194,9 +273,24 @@ mod tests {
         fs::write(&file, "a\nb\na b\nx.y\nxzy\n\nw\u{e4}\n").unwrap();
         assert_eq!(search(&file, &query(r"a\sb")), ["f:3:1:a b"]);
         assert_eq!(search(&file, &query("^$")), ["f:6:1:"]);
-        assert_eq!(search(&file, &GrepQuery { fixed: true, ..query("x.y") }), ["f:4:1:x.y"]);
         assert_eq!(
-            search(&file, &GrepQuery { case_insensitive: true, ..query(r"^W\w$") }),
+            search(
+                &file,
+                &GrepQuery {
+                    fixed: true,
+                    ..query("x.y")
+                }
+            ),
+            ["f:4:1:x.y"]
+        );
+        assert_eq!(
+            search(
+                &file,
+                &GrepQuery {
+                    case_insensitive: true,
+                    ..query(r"^W\w$")
+                }
+            ),
             ["f:7:1:w\u{e4}"]
         );
         assert_eq!(search(&file, &query("x*")).len(), 7);
@@ -206,12 +300,30 @@ mod tests {
     fn result_is_truncated_when_a_limit_is_reached() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("f"), "x\n".repeat(20)).unwrap();
-        fs::write(dir.path().join("long"), format!("x{}\n", "y".repeat(100_000))).unwrap();
-        let some =
-            grep(dir.path(), &GrepQuery { max_matches: 20, ..query("^x$") }, &StopSignal::never()).unwrap();
+        fs::write(
+            dir.path().join("long"),
+            format!("x{}\n", "y".repeat(100_000)),
+        )
+        .unwrap();
+        let some = grep(
+            dir.path(),
+            &GrepQuery {
+                max_matches: 20,
+                ..query("^x$")
+            },
+            &StopSignal::never(),
+        )
+        .unwrap();
         assert_eq!((some.matches.len(), some.truncated), (20, false));
-        let some =
-            grep(dir.path(), &GrepQuery { max_matches: 19, ..query("x") }, &StopSignal::never()).unwrap();
+        let some = grep(
+            dir.path(),
+            &GrepQuery {
+                max_matches: 19,
+                ..query("x")
+            },
+            &StopSignal::never(),
+        )
+        .unwrap();
         assert_eq!((some.matches.len(), some.truncated), (19, true));
         let long = grep(&dir.path().join("long"), &query("x"), &StopSignal::never()).unwrap();
         assert_eq!(long.matches[0].text.len(), 4096);
@@ -220,17 +332,27 @@ mod tests {
             query("a\nb"),
             query("(\\w{1000}){1000}"),
             query("a\\nb"),
-            GrepQuery { before: 51, ..query("a") },
+            GrepQuery {
+                before: 51,
+                ..query("a")
+            },
         ] {
             assert!(
-                matches!(grep(dir.path(), &wrong, &StopSignal::never()), Err(FileError::Parameter { .. })),
+                matches!(
+                    grep(dir.path(), &wrong, &StopSignal::never()),
+                    Err(FileError::Parameter { .. })
+                ),
                 "{wrong:?}"
             );
         }
         let cancelled = CancellationToken::new();
         cancelled.cancel();
-        let none =
-            grep(dir.path(), &query("x"), &StopSignal::new(cancelled, Duration::from_secs(60))).unwrap();
+        let none = grep(
+            dir.path(),
+            &query("x"),
+            &StopSignal::new(cancelled, Duration::from_secs(60)),
+        )
+        .unwrap();
         assert_eq!((none.matches.len(), none.truncated), (0, true));
     }
 }

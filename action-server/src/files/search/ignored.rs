@@ -1,5 +1,6 @@
-//! Rules of `.gitignore` and similar files, for searches beneath a root. The `ignore` crate opens these files by path. One that
-//! is a link to a file outside of the root would be applied as rules, which would disclose its lines.
+//! Rules of `.gitignore` and similar files, for searches beneath a root. The `ignore` crate opens
+//! these files by path. One that is a link to a file outside of the root would be applied as rules,
+//! which would disclose its lines.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -38,16 +39,29 @@ impl IgnoreRules {
         // Ends at the first parent that cannot be resolved, which is above the root.
         let above = above.map_while(|upper| Some((upper, files.resolve(upper).ok()?)));
         let way = |upper| real.strip_prefix(upper).unwrap_or(Path::new("")).to_owned();
-        let mut above: Vec<_> =
-            above.map(|(upper, resolved)| (way(upper), FolderRules::read(&resolved))).collect();
+        let mut above: Vec<_> = above
+            .map(|(upper, resolved)| (way(upper), FolderRules::read(&resolved)))
+            .collect();
         above.reverse();
-        Self { folder: folder.clone(), filter, above, levels: Mutex::default() }
+        Self {
+            folder: folder.clone(),
+            filter,
+            above,
+            levels: Mutex::default(),
+        }
     }
 
-    /// Returns whether the entry at `below` is excluded. Must be called in the order of the walk: a folder before its entries.
+    /// Returns whether the entry at `below` is excluded. Must be called in the order of the walk: a
+    /// folder before its entries.
     pub(super) fn excludes(&self, below: &Path, is_folder: bool) -> bool {
-        let is_hidden = below.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        match if self.filter.ignored { None } else { self.matched(below, is_folder) } {
+        let is_hidden = below
+            .file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        match if self.filter.ignored {
+            None
+        } else {
+            self.matched(below, is_folder)
+        } {
             Some(is_excluded) => is_excluded,
             None => is_hidden && !self.filter.hidden,
         }
@@ -61,15 +75,30 @@ impl IgnoreRules {
         let mut missing: Vec<_> = parent.ancestors().collect();
         missing.truncate(missing.len().saturating_sub(levels.len()));
         for level in missing.into_iter().rev() {
-            let rules = self.folder.folder(level).map(|folder| FolderRules::read(&folder));
-            levels.push((level.to_owned(), rules.unwrap_or_else(|_| FolderRules::none())));
+            let rules = self
+                .folder
+                .folder(level)
+                .map(|folder| FolderRules::read(&folder));
+            levels.push((
+                level.to_owned(),
+                rules.unwrap_or_else(|_| FolderRules::none()),
+            ));
         }
         let way = |level: &Path| below.strip_prefix(level).unwrap_or(below).to_owned();
-        let near = levels.iter().rev().map(|(level, rules)| (way(level), rules));
-        let far = self.above.iter().rev().map(|(upper, rules)| (upper.join(below), rules));
+        let near = levels
+            .iter()
+            .rev()
+            .map(|(level, rules)| (way(level), rules));
+        let far = self
+            .above
+            .iter()
+            .rev()
+            .map(|(upper, rules)| (upper.join(below), rules));
         let all: Vec<_> = near.chain(far).collect();
-        (0..NAMES.len())
-            .find_map(|kind| all.iter().find_map(|(path, rules)| rules.matched(kind, path, is_folder)))
+        (0..NAMES.len()).find_map(|kind| {
+            all.iter()
+                .find_map(|(path, rules)| rules.matched(kind, path, is_folder))
+        })
     }
 }
 

@@ -1,5 +1,5 @@
-//! Searches one file block by block. The pattern is first matched against a block of many lines; the line of a match is then
-//! matched again by itself.
+//! Searches one file block by block. The pattern is first matched against a block of many lines;
+//! the line of a match is then matched again by itself.
 
 use std::io::{self, Read};
 
@@ -60,13 +60,25 @@ impl<'a> LineSearch<'a> {
     /// Searches up to the end of the file, a NUL byte, or the maximum number of matches.
     pub(super) fn run(mut self, mut file: impl Read) -> io::Result<()> {
         loop {
-            let count = file.by_ref().take(BLOCK_BYTES as u64).read_to_end(&mut self.text)?;
+            let count = file
+                .by_ref()
+                .take(BLOCK_BYTES as u64)
+                .read_to_end(&mut self.text)?;
             let new = self.text.len() - count;
-            let nul = self.text.get(new..).and_then(|new| new.iter().position(|byte| *byte == 0));
+            let nul = self
+                .text
+                .get(new..)
+                .and_then(|new| new.iter().position(|byte| *byte == 0));
             let is_last = count == 0 || nul.is_some();
-            self.text.truncate(nul.map_or(self.text.len(), |nul| new + nul));
-            // A line with a NUL byte is skipped. The last line is searched even if it has no line end.
-            let end = if count == 0 { self.text.len() } else { self.line_start(self.text.len()) };
+            self.text
+                .truncate(nul.map_or(self.text.len(), |nul| new + nul));
+            // A line with a NUL byte is skipped. The last line is searched even if it has no line
+            // end.
+            let end = if count == 0 {
+                self.text.len()
+            } else {
+                self.line_start(self.text.len())
+            };
             self.search(end);
             if is_last || self.found.is_full || self.text.len() - end > MAX_LINE_BYTES {
                 return Ok(());
@@ -79,10 +91,17 @@ impl<'a> LineSearch<'a> {
     fn search(&mut self, end: usize) {
         while self.searched < end && !self.found.is_full {
             let lines = self.text.get(..end).unwrap_or_default();
-            let Some(start) = self.matcher.find(lines, self.searched).filter(|start| *start < end) else {
+            let Some(start) = self
+                .matcher
+                .find(lines, self.searched)
+                .filter(|start| *start < end)
+            else {
                 break;
             };
-            let (first, last) = (self.line_start(start).max(self.searched), self.line_end(start, end));
+            let (first, last) = (
+                self.line_start(start).max(self.searched),
+                self.line_end(start, end),
+            );
             self.report_after(first);
             let line = without_end(self.text.get(first..last).unwrap_or_default());
             if let Some(column) = self.matcher.find(line, 0) {
@@ -97,7 +116,10 @@ impl<'a> LineSearch<'a> {
     fn report(&mut self, first: usize, last: usize, column: usize) {
         let (counted, number) = self.counted;
         let passed = self.text.get(counted..first).unwrap_or_default();
-        self.counted = (first, number + passed.iter().filter(|byte| **byte == b'\n').count() as u64);
+        self.counted = (
+            first,
+            number + passed.iter().filter(|byte| **byte == b'\n').count() as u64,
+        );
         let mut starts = vec![first];
         let mut start = first;
         while starts.len() <= self.context.before && start > self.reported {
@@ -110,7 +132,8 @@ impl<'a> LineSearch<'a> {
         });
         let before: Vec<&[u8]> = before.collect();
         let text = self.text.get(first..last).unwrap_or_default();
-        self.found.push(self.path, self.counted.1, column, text, &before);
+        self.found
+            .push(self.path, self.counted.1, column, text, &before);
         (self.reported, self.after) = (last, self.context.after);
     }
 
@@ -118,7 +141,8 @@ impl<'a> LineSearch<'a> {
     fn report_after(&mut self, end: usize) {
         while self.after > 0 && self.reported < end && !self.found.is_full {
             let last = self.line_end(self.reported, end);
-            self.found.push_after(self.text.get(self.reported..last).unwrap_or_default());
+            self.found
+                .push_after(self.text.get(self.reported..last).unwrap_or_default());
             (self.reported, self.after) = (last, self.after - 1);
         }
     }
@@ -127,7 +151,11 @@ impl<'a> LineSearch<'a> {
     fn drop_searched(&mut self, end: usize) {
         let mut kept = end;
         for _ in 0..self.context.before {
-            kept = if kept > 0 { self.line_start(kept - 1) } else { 0 };
+            kept = if kept > 0 {
+                self.line_start(kept - 1)
+            } else {
+                0
+            };
         }
         let (counted, number) = self.counted;
         let passed = self.text.get(counted..kept).unwrap_or_default();
@@ -140,12 +168,18 @@ impl<'a> LineSearch<'a> {
     /// Returns the start of the line that contains `offset`.
     fn line_start(&self, offset: usize) -> usize {
         let before = self.text.get(..offset).unwrap_or_default();
-        before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
+        before
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1)
     }
 
     /// Returns the start of the next line.
     fn line_end(&self, offset: usize, end: usize) -> usize {
         let after = self.text.get(offset..end).unwrap_or_default();
-        after.iter().position(|byte| *byte == b'\n').map_or(end, |at| offset + at + 1)
+        after
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .map_or(end, |at| offset + at + 1)
     }
 }

@@ -14,17 +14,39 @@ const MAX_BYTES: usize = 8 << 20;
 pub(super) struct Matcher(Regex);
 
 impl Matcher {
-    pub(super) fn new(pattern: &str, is_fixed: bool, ignores_case: bool) -> Result<Self, FileError> {
-        let invalid = |problem| Err(FileError::Parameter { name: "pattern", problem });
+    pub(super) fn new(
+        pattern: &str,
+        is_fixed: bool,
+        ignores_case: bool,
+    ) -> Result<Self, FileError> {
+        let invalid = |problem| {
+            Err(FileError::Parameter {
+                name: "pattern",
+                problem,
+            })
+        };
         if pattern.contains('\n') || (!is_fixed && has_line_end(pattern)) {
             return invalid("it contains a line end, but lines are matched separately".to_owned());
         }
-        let pattern = if is_fixed { escaped(pattern) } else { pattern.to_owned() };
-        let syntax =
-            syntax::Config::new().multi_line(true).crlf(true).case_insensitive(ignores_case).utf8(false);
-        let limits =
-            Config::new().utf8_empty(false).nfa_size_limit(Some(MAX_BYTES)).hybrid_cache_capacity(MAX_BYTES);
-        match Regex::builder().configure(limits).syntax(syntax).build(&pattern) {
+        let pattern = if is_fixed {
+            escaped(pattern)
+        } else {
+            pattern.to_owned()
+        };
+        let syntax = syntax::Config::new()
+            .multi_line(true)
+            .crlf(true)
+            .case_insensitive(ignores_case)
+            .utf8(false);
+        let limits = Config::new()
+            .utf8_empty(false)
+            .nfa_size_limit(Some(MAX_BYTES))
+            .hybrid_cache_capacity(MAX_BYTES);
+        match Regex::builder()
+            .configure(limits)
+            .syntax(syntax)
+            .build(&pattern)
+        {
             Ok(regex) => Ok(Self(regex)),
             Err(error) => {
                 let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
@@ -52,5 +74,7 @@ fn has_line_end(pattern: &str) -> bool {
 
 fn escaped(text: &str) -> String {
     let escape = |letter| r"\.+*?()|[]{}^$#&-~".contains(letter);
-    text.chars().flat_map(|letter| escape(letter).then_some('\\').into_iter().chain([letter])).collect()
+    text.chars()
+        .flat_map(|letter| escape(letter).then_some('\\').into_iter().chain([letter]))
+        .collect()
 }

@@ -1,5 +1,6 @@
-//! Searches folders with the libraries of ripgrep, which need not be installed: names with `glob`, lines with `grep`. Links are
-//! not followed. The order is that of the names, so that truncated results are deterministic.
+//! Searches folders with the libraries of ripgrep, which need not be installed: names with `glob`,
+//! lines with `grep`. Links are not followed. The order is that of the names, so that truncated
+//! results are deterministic.
 
 mod found;
 mod glob;
@@ -36,8 +37,8 @@ struct WalkFilter {
     ignored: bool,
 }
 
-/// Walks all entries below `folder` until `stop` is set. Entries that cannot be read are skipped. With a root, the paths must be
-/// resolved again beneath the folder, because they may have changed.
+/// Walks all entries below `folder` until `stop` is set. Entries that cannot be read are skipped.
+/// With a root, the paths must be resolved again beneath the folder, because they may have changed.
 fn walk(
     files: &Files,
     folder: &ResolvedPath,
@@ -48,7 +49,8 @@ fn walk(
     builder
         .standard_filters(!filter.ignored)
         .hidden(!filter.hidden)
-        // `.gitignore` also applies outside of repositories. The configuration of the server's user does not apply.
+        // `.gitignore` also applies outside of repositories. The configuration of the server's user
+        // does not apply.
         .require_git(false)
         .git_global(false)
         .follow_links(false)
@@ -75,7 +77,8 @@ fn below(folder: &Path, found: &Path) -> PathBuf {
 }
 
 fn kind_of(resolved: &ResolvedPath) -> Result<FileType, FileError> {
-    let metadata =
-        resolved.metadata().map_err(|error| FileError::io("inspect", resolved.display_path(), error))?;
+    let metadata = resolved
+        .metadata()
+        .map_err(|error| FileError::io("inspect", resolved.display_path(), error))?;
     Ok(metadata.file_type())
 }

@@ -15,15 +15,25 @@ pub(super) struct PathPattern {
 
 impl PathPattern {
     /// Parses the pattern in the parameter `name`.
-    pub(super) fn new(name: &'static str, pattern: &str, ignores_case: bool) -> Result<Self, FileError> {
+    pub(super) fn new(
+        name: &'static str,
+        pattern: &str,
+        ignores_case: bool,
+    ) -> Result<Self, FileError> {
         let matches_names = !pattern.contains('/');
         let built = GlobBuilder::new(pattern.trim_start_matches('/'))
             .literal_separator(true)
             .case_insensitive(ignores_case)
             .build();
         match built {
-            Ok(glob) => Ok(Self { matcher: glob.compile_matcher(), matches_names }),
-            Err(error) => Err(FileError::Parameter { name, problem: error.to_string() }),
+            Ok(glob) => Ok(Self {
+                matcher: glob.compile_matcher(),
+                matches_names,
+            }),
+            Err(error) => Err(FileError::Parameter {
+                name,
+                problem: error.to_string(),
+            }),
         }
     }
 
@@ -42,13 +52,28 @@ mod tests {
     #[test]
     fn pattern_with_a_slash_matches_the_whole_path() {
         let fits = |pattern: &str, path: &str| {
-            PathPattern::new("pattern", pattern, false).unwrap().matches(Path::new(path))
+            PathPattern::new("pattern", pattern, false)
+                .unwrap()
+                .matches(Path::new(path))
         };
         assert!(fits("*.rs", "a/b/c.rs") && fits("*.{rs,py}", "c.py"));
-        assert!(fits("a/*.rs", "a/c.rs") && !fits("a/*.rs", "a/b/c.rs") && !fits("a/*.rs", "b/a/c.rs"));
-        assert!(fits("**/*.rs", "c.rs") && fits("a/**/c.rs", "a/b/b/c.rs") && fits("/c.rs", "c.rs"));
+        assert!(
+            fits("a/*.rs", "a/c.rs") && !fits("a/*.rs", "a/b/c.rs") && !fits("a/*.rs", "b/a/c.rs")
+        );
+        assert!(
+            fits("**/*.rs", "c.rs") && fits("a/**/c.rs", "a/b/b/c.rs") && fits("/c.rs", "c.rs")
+        );
         assert!(!fits("/c.rs", "a/c.rs") && !fits("*.RS", "c.rs"));
-        assert!(PathPattern::new("pattern", "*.RS", true).unwrap().matches(Path::new("c.rs")));
-        assert!(PathPattern::new("glob", "a{b", false).unwrap_err().to_string().contains("`glob`"));
+        assert!(
+            PathPattern::new("pattern", "*.RS", true)
+                .unwrap()
+                .matches(Path::new("c.rs"))
+        );
+        assert!(
+            PathPattern::new("glob", "a{b", false)
+                .unwrap_err()
+                .to_string()
+                .contains("`glob`")
+        );
     }
 }

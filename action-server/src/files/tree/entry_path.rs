@@ -8,7 +8,8 @@ const MAX_BYTES: usize = 4096;
 /// Maximum depth. Every level uses one or two descriptors.
 const MAX_LEVELS: usize = 128;
 
-/// Returns the path of an entry without `.`, which is empty for the folder itself. An error is the reason for a rejection.
+/// Returns the path of an entry without `.`, which is empty for the folder itself. An error is the
+/// reason for a rejection.
 pub(super) fn below(path: &Path) -> Result<PathBuf, String> {
     let refused = |problem: &str| Err(format!("entry `{}` {problem}", clip(path)));
     let mut below = PathBuf::new();
@@ -26,8 +27,9 @@ pub(super) fn below(path: &Path) -> Result<PathBuf, String> {
     Ok(below)
 }
 
-/// Returns whether the target of a link at `below` is in the folder. `..` is only allowed at the start of the target, where it
-/// refers to the link's own folder. After another component, which may be a link, it could lead anywhere.
+/// Returns whether the target of a link at `below` is in the folder. `..` is only allowed at the
+/// start of the target, where it refers to the link's own folder. After another component, which
+/// may be a link, it could lead anywhere.
 pub(super) fn link_stays_within(below: &Path, target: &Path) -> bool {
     let mut levels = below.components().count().saturating_sub(1);
     let mut is_start = true;
@@ -67,11 +69,16 @@ mod tests {
 
     #[test]
     fn link_is_rejected_when_it_leads_out_of_the_folder() {
-        let stays = |below: &str, target: &str| link_stays_within(Path::new(below), Path::new(target));
+        let stays =
+            |below: &str, target: &str| link_stays_within(Path::new(below), Path::new(target));
         assert!(stays("a", "b/c") && stays("a/b/c", "../../d") && stays("a", "."));
-        for (below, target) in
-            [("a", "/etc"), ("a", ".."), ("a/b", "../.."), ("a/b/c", "x/../y"), ("a/b", "./../../x")]
-        {
+        for (below, target) in [
+            ("a", "/etc"),
+            ("a", ".."),
+            ("a/b", "../.."),
+            ("a/b/c", "x/../y"),
+            ("a/b", "./../../x"),
+        ] {
             assert!(!stays(below, target), "{below} -> {target}");
         }
     }

@@ -1,5 +1,5 @@
-//! Folders by descriptor. Every step opens a name in an open folder without following links, so that concurrent changes cannot
-//! lead elsewhere.
+//! Folders by descriptor. Every step opens a name in an open folder without following links, so
+//! that concurrent changes cannot lead elsewhere.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -29,14 +29,25 @@ pub(super) enum FolderEntry {
     Other,
 }
 
-const FLAGS: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+const FLAGS: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_CLOEXEC);
 
 impl Folder {
     /// Opens a folder. Without a root, links on the way are followed, but not the last component.
     pub(super) fn open(resolved: &ResolvedPath) -> io::Result<Self> {
         // The path of an open file is a magic link of `/proc`.
-        let links = if resolved.is_open() { OFlag::empty() } else { OFlag::O_NOFOLLOW };
-        Ok(Self(openat(AT_FDCWD, resolved.path(), FLAGS | links, Mode::empty())?))
+        let links = if resolved.is_open() {
+            OFlag::empty()
+        } else {
+            OFlag::O_NOFOLLOW
+        };
+        Ok(Self(openat(
+            AT_FDCWD,
+            resolved.path(),
+            FLAGS | links,
+            Mode::empty(),
+        )?))
     }
 
     pub(super) fn try_clone(&self) -> io::Result<Self> {
@@ -44,7 +55,12 @@ impl Folder {
     }
 
     pub(super) fn folder(&self, name: &OsStr) -> io::Result<Self> {
-        Ok(Self(openat(&self.0, name, FLAGS | OFlag::O_NOFOLLOW, Mode::empty())?))
+        Ok(Self(openat(
+            &self.0,
+            name,
+            FLAGS | OFlag::O_NOFOLLOW,
+            Mode::empty(),
+        )?))
     }
 
     /// Opens the folder, which is created if it does not exist.
@@ -57,7 +73,8 @@ impl Folder {
 
     /// Creates a file, which must not exist.
     pub(super) fn new_file(&self, name: &OsStr) -> io::Result<File> {
-        let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        let flags =
+            OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(openat(&self.0, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)?.into())
     }
 
@@ -66,8 +83,19 @@ impl Folder {
     }
 
     /// Creates a hard link to a file, which may be in another folder.
-    pub(super) fn new_hard_link(&self, name: &OsStr, folder: &Self, file: &OsStr) -> io::Result<()> {
-        Ok(linkat(&folder.0, file, &self.0, name, LinkatFlags::empty())?)
+    pub(super) fn new_hard_link(
+        &self,
+        name: &OsStr,
+        folder: &Self,
+        file: &OsStr,
+    ) -> io::Result<()> {
+        Ok(linkat(
+            &folder.0,
+            file,
+            &self.0,
+            name,
+            LinkatFlags::empty(),
+        )?)
     }
 
     pub(super) fn find(&self, name: &OsStr) -> io::Result<FolderEntry> {
@@ -76,11 +104,13 @@ impl Folder {
             Err(Errno::ENOENT) => return Ok(FolderEntry::Nothing),
             Err(errno) => return Err(errno.into()),
         };
-        Ok(match SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) {
-            SFlag::S_IFDIR => FolderEntry::Folder,
-            SFlag::S_IFREG => FolderEntry::File,
-            _ => FolderEntry::Other,
-        })
+        Ok(
+            match SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits()) {
+                SFlag::S_IFDIR => FolderEntry::Folder,
+                SFlag::S_IFREG => FolderEntry::File,
+                _ => FolderEntry::Other,
+            },
+        )
     }
 
     pub(super) fn remove_file(&self, name: &OsStr) -> io::Result<()> {
@@ -101,6 +131,8 @@ impl Folder {
             let entry = entry?;
             Ok(OsStr::from_bytes(entry.file_name().to_bytes()).to_owned())
         });
-        names.filter(|name| !matches!(name, Ok(name) if name == "." || name == "..")).collect()
+        names
+            .filter(|name| !matches!(name, Ok(name) if name == "." || name == ".."))
+            .collect()
     }
 }

@@ -1,5 +1,6 @@
-//! The archive that a client sends, for a blocking reader. If the client disconnects, reading fails. Between two entries, the
-//! number of bytes is limited, because the `tar` crate reads long names into memory.
+//! The archive that a client sends, for a blocking reader. If the client disconnects, reading
+//! fails. Between two entries, the number of bytes is limited, because the `tar` crate reads long
+//! names into memory.
 
 use std::cell::Cell;
 use std::io::{self, Read};
@@ -49,7 +50,13 @@ impl ReceivedBytes {
 impl ArchiveInput {
     pub(crate) fn new(parts: Receiver<BodyPart>) -> Self {
         let (allowance, received) = (ReadAllowance::default(), ReceivedBytes::default());
-        Self { parts, part: Bytes::new(), is_over: false, allowance, received }
+        Self {
+            parts,
+            part: Bytes::new(),
+            is_over: false,
+            allowance,
+            received,
+        }
     }
 
     pub(super) fn allowance(&self) -> ReadAllowance {
@@ -68,7 +75,10 @@ impl Read for ArchiveInput {
                 Some(BodyPart::Part(part)) => self.part = part,
                 Some(BodyPart::End) => self.is_over = true,
                 None => {
-                    return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the client disconnected"));
+                    return Err(io::Error::new(
+                        io::ErrorKind::ConnectionAborted,
+                        "the client disconnected",
+                    ));
                 }
             }
         }
@@ -78,7 +88,8 @@ impl Read for ArchiveInput {
         }
         let max = usize::try_from(left).unwrap_or(usize::MAX);
         let count = self.part.len().min(buffer.len()).min(max);
-        self.part.copy_to_slice(buffer.get_mut(..count).unwrap_or_default());
+        self.part
+            .copy_to_slice(buffer.get_mut(..count).unwrap_or_default());
         self.allowance.0.set(left - count as u64);
         self.received.0.set(self.received.get() + count as u64);
         Ok(count)

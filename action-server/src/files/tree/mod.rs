@@ -1,5 +1,5 @@
-//! Transfers a folder with all its contents as a tar archive. An archive that arrives is not trusted: entries that could change
-//! anything outside of its folder are rejected.
+//! Transfers a folder with all its contents as a tar archive. An archive that arrives is not
+//! trusted: entries that could change anything outside of its folder are rejected.
 
 mod entry_path;
 mod folder;

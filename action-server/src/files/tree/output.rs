@@ -1,4 +1,5 @@
-//! Sends the archive to a client in parts. Blocks on the client, and fails if the client disconnects.
+//! Sends the archive to a client in parts. Blocks on the client, and fails if the client
+//! disconnects.
 
 use std::io::{self, Write};
 
@@ -15,7 +16,10 @@ pub(super) struct ArchiveOutput {
 
 impl ArchiveOutput {
     pub(super) fn new(parts: Sender<io::Result<Bytes>>) -> Self {
-        Self { parts, part: Vec::with_capacity(PART_BYTES) }
+        Self {
+            parts,
+            part: Vec::with_capacity(PART_BYTES),
+        }
     }
 }
 
@@ -34,6 +38,8 @@ impl Write for ArchiveOutput {
             return Ok(());
         }
         let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART_BYTES));
-        self.parts.blocking_send(Ok(part.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.parts
+            .blocking_send(Ok(part.into()))
+            .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }

@@ -1,5 +1,6 @@
-//! Packs a folder into an archive. It contains files, folders and links, but no pipes, sockets and devices. Links are not
-//! followed. If the length of a file changes concurrently, its content is cut or padded, so that the archive stays valid.
+//! Packs a folder into an archive. It contains files, folders and links, but no pipes, sockets and
+//! devices. Links are not followed. If the length of a file changes concurrently, its content is
+//! cut or padded, so that the archive stays valid.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +17,8 @@ use crate::files::error::FileError;
 use crate::files::resolved_path::ResolvedPath;
 use crate::files::{Files, open};
 
-/// Sends the archive in parts. An error is sent as the last part, because an incomplete archive must not look complete.
+/// Sends the archive in parts. An error is sent as the last part, because an incomplete archive
+/// must not look complete.
 pub(crate) fn pack(folder: &ResolvedPath, parts: Sender<io::Result<Bytes>>) {
     let failed = match write(folder, ArchiveOutput::new(parts.clone())) {
         Ok(()) => return,
@@ -35,7 +37,10 @@ fn write(folder: &ResolvedPath, output: ArchiveOutput) -> io::Result<()> {
         .sort_by_file_name(std::ffi::OsStr::cmp)
         .build();
     for entry in all.filter_map(Result::ok) {
-        let below = entry.path().strip_prefix(folder.path()).unwrap_or(entry.path());
+        let below = entry
+            .path()
+            .strip_prefix(folder.path())
+            .unwrap_or(entry.path());
         if !below.as_os_str().is_empty() {
             add(&mut archive, folder, below)?;
         }
@@ -44,21 +49,39 @@ fn write(folder: &ResolvedPath, output: ArchiveOutput) -> io::Result<()> {
 }
 
 /// Adds an entry. Skips one that was removed or may not be read.
-fn add(archive: &mut Builder<ArchiveOutput>, folder: &ResolvedPath, below: &Path) -> io::Result<()> {
-    let Ok(resolved) = folder.entry(below) else { return Ok(()) };
-    let Ok(metadata) = fs::symlink_metadata(resolved.path()) else { return Ok(()) };
+fn add(
+    archive: &mut Builder<ArchiveOutput>,
+    folder: &ResolvedPath,
+    below: &Path,
+) -> io::Result<()> {
+    let Ok(resolved) = folder.entry(below) else {
+        return Ok(());
+    };
+    let Ok(metadata) = fs::symlink_metadata(resolved.path()) else {
+        return Ok(());
+    };
     let kind = metadata.file_type();
     if kind.is_dir() {
-        archive.append_data(&mut header(&metadata, EntryType::Directory, 0), below, io::empty())
+        archive.append_data(
+            &mut header(&metadata, EntryType::Directory, 0),
+            below,
+            io::empty(),
+        )
     } else if kind.is_symlink() {
-        let Ok(target) = fs::read_link(resolved.path()) else { return Ok(()) };
+        let Ok(target) = fs::read_link(resolved.path()) else {
+            return Ok(());
+        };
         archive.append_link(&mut header(&metadata, EntryType::Symlink, 0), below, target)
     } else if kind.is_file()
         && let Ok((file, metadata)) = open::regular(&resolved)
     {
         let length = metadata.len();
         let content = file.chain(io::repeat(0)).take(length);
-        archive.append_data(&mut header(&metadata, EntryType::Regular, length), below, content)
+        archive.append_data(
+            &mut header(&metadata, EntryType::Regular, length),
+            below,
+            content,
+        )
     } else {
         Ok(())
     }
@@ -79,7 +102,10 @@ pub(crate) fn open_folder(files: &Files, path: &Path) -> Result<ResolvedPath, Fi
     let folder = files.resolve(path)?;
     match folder.metadata() {
         Ok(metadata) if metadata.is_dir() => Ok(folder),
-        Ok(_) => Err(FileError::Unfit { path: path.to_owned(), problem: "is not a folder" }),
+        Ok(_) => Err(FileError::Unfit {
+            path: path.to_owned(),
+            problem: "is not a folder",
+        }),
         Err(error) => Err(FileError::io("inspect", path, error)),
     }
 }

@@ -13,7 +13,11 @@ use super::{ArchiveLimits, BodyPart, open_folder, pack, unpack};
 use crate::files::Files;
 use crate::files::error::FileError;
 
-const LIMITS: ArchiveLimits = ArchiveLimits { entries: 100, bytes: 1 << 20, free_bytes: 128 << 10 };
+const LIMITS: ArchiveLimits = ArchiveLimits {
+    entries: 100,
+    bytes: 1 << 20,
+    free_bytes: 128 << 10,
+};
 
 fn unpacked(folder: &Path, archive: &[u8], is_whole: bool) -> Result<(), FileError> {
     let (parts, arriving) = channel(2);
@@ -51,7 +55,14 @@ impl HostileArchive {
         Self(Builder::new(Vec::new()))
     }
 
-    fn entry(mut self, kind: EntryType, name: &str, target: &str, mode: u32, content: &[u8]) -> Self {
+    fn entry(
+        mut self,
+        kind: EntryType,
+        name: &str,
+        target: &str,
+        mode: u32,
+        content: &[u8],
+    ) -> Self {
         let mut header = Header::new_gnu();
         header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
         header.as_gnu_mut().unwrap().linkname[..target.len()].copy_from_slice(target.as_bytes());
@@ -71,8 +82,12 @@ impl HostileArchive {
         let gnu = header.as_gnu_mut().unwrap();
         gnu.name[..name.len()].copy_from_slice(name.as_bytes());
         gnu.realsize.copy_from_slice(octal(length).as_bytes());
-        gnu.sparse[0].offset.copy_from_slice(octal(length - 512).as_bytes());
-        gnu.sparse[0].numbytes.copy_from_slice(octal(512).as_bytes());
+        gnu.sparse[0]
+            .offset
+            .copy_from_slice(octal(length - 512).as_bytes());
+        gnu.sparse[0]
+            .numbytes
+            .copy_from_slice(octal(512).as_bytes());
         header.set_entry_type(EntryType::GNUSparse);
         header.set_mode(0o644);
         header.set_mtime(1_000_000_000);
@@ -127,9 +142,18 @@ fn folder_is_equal_after_packing_and_unpacking() {
     let got = |name: &str| target.join(name);
     assert_eq!(fs::read(got(&long)).unwrap(), vec![7; 700_001]);
     assert!(got("a/b/empty").is_dir() && got(".hidden").exists() && got(".gitignore").exists());
-    assert_eq!(fs::metadata(got("a/script")).unwrap().mode() & 0o7777, 0o751);
-    assert_eq!(fs::metadata(got("a/script")).unwrap().mtime(), fs::metadata(at("a/script")).unwrap().mtime());
-    assert_eq!(fs::read_link(got("a/link")).unwrap(), Path::new("../a/script"));
+    assert_eq!(
+        fs::metadata(got("a/script")).unwrap().mode() & 0o7777,
+        0o751
+    );
+    assert_eq!(
+        fs::metadata(got("a/script")).unwrap().mtime(),
+        fs::metadata(at("a/script")).unwrap().mtime()
+    );
+    assert_eq!(
+        fs::read_link(got("a/link")).unwrap(),
+        Path::new("../a/script")
+    );
     assert!(!got("pipe").exists());
     assert_eq!(fs::read_dir(to.path().join("new")).unwrap().count(), 1);
 }
@@ -151,8 +175,14 @@ fn existing_files_are_kept_unless_the_archive_has_them() {
         (read("old"), read("sub/kept"), read("sub/added")),
         ("new".into(), "kept".into(), "twice".into())
     );
-    let archive = HostileArchive::new().file("new", b"").file("old/below", b"").bytes();
-    assert!(matches!(unpacked(&target, &archive, true), Err(FileError::Unfit { .. })));
+    let archive = HostileArchive::new()
+        .file("new", b"")
+        .file("old/below", b"")
+        .bytes();
+    assert!(matches!(
+        unpacked(&target, &archive, true),
+        Err(FileError::Unfit { .. })
+    ));
     assert!(!target.join("new").exists() && read("old") == "new");
 }
 
@@ -160,7 +190,10 @@ fn existing_files_are_kept_unless_the_archive_has_them() {
 fn sparse_file_is_unpacked_up_to_the_maximum_ratio() {
     let dir = target_and_secret();
     let target = dir.path().join("target");
-    let archive = HostileArchive::new().file("data", &[1; 4096]).hole("hole", 300 << 10).bytes();
+    let archive = HostileArchive::new()
+        .file("data", &[1; 4096])
+        .hole("hole", 300 << 10)
+        .bytes();
     unpacked(&target, &archive, true).unwrap();
     assert_eq!(fs::metadata(target.join("hole")).unwrap().len(), 300 << 10);
 }
@@ -169,8 +202,10 @@ fn sparse_file_is_unpacked_up_to_the_maximum_ratio() {
 fn hard_link_within_the_archive_is_created() {
     let dir = target_and_secret();
     let target = dir.path().join("target");
-    let archive =
-        HostileArchive::new().file("a", b"x").entry(EntryType::Link, "b/c", "a", 0o644, b"").bytes();
+    let archive = HostileArchive::new()
+        .file("a", b"x")
+        .entry(EntryType::Link, "b/c", "a", 0o644, b"")
+        .bytes();
     unpacked(&target, &archive, true).unwrap();
     assert_eq!(
         fs::metadata(target.join("a")).unwrap().ino(),
@@ -182,40 +217,97 @@ fn hard_link_within_the_archive_is_created() {
 fn hostile_archive_is_rejected_and_leaves_nothing() {
     let link = EntryType::Symlink;
     let hostile: Vec<(&str, HostileArchive)> = vec![
-        ("..", HostileArchive::new().file("fine", b"").file("../secret", b"x")),
+        (
+            "..",
+            HostileArchive::new()
+                .file("fine", b"")
+                .file("../secret", b"x"),
+        ),
         ("..", HostileArchive::new().file("a/../../secret", b"x")),
-        ("absolute", HostileArchive::new().file("/tmp/glovebox-escape", b"x")),
-        ("within", HostileArchive::new().entry(link, "l", "/etc", 0o777, b"")),
-        ("within", HostileArchive::new().entry(link, "l", "..", 0o777, b"")),
+        (
+            "absolute",
+            HostileArchive::new().file("/tmp/glovebox-escape", b"x"),
+        ),
         (
             "within",
-            HostileArchive::new().entry(link, "a", ".", 0o777, b"").entry(link, "b", "a/../..", 0o777, b""),
+            HostileArchive::new().entry(link, "l", "/etc", 0o777, b""),
         ),
-        ("not a folder", HostileArchive::new().entry(link, "a", "b", 0o777, b"").file("a/x", b"x")),
-        ("not a folder", HostileArchive::new().file("a", b"").file("a/x", b"x")),
-        ("hard link", HostileArchive::new().entry(EntryType::Link, "h", "old", 0o644, b"")),
-        ("..", HostileArchive::new().entry(EntryType::Link, "h", "../secret", 0o644, b"")),
-        ("absolute", HostileArchive::new().entry(EntryType::Link, "h", "/etc/passwd", 0o644, b"")),
+        (
+            "within",
+            HostileArchive::new().entry(link, "l", "..", 0o777, b""),
+        ),
+        (
+            "within",
+            HostileArchive::new()
+                .entry(link, "a", ".", 0o777, b"")
+                .entry(link, "b", "a/../..", 0o777, b""),
+        ),
+        (
+            "not a folder",
+            HostileArchive::new()
+                .entry(link, "a", "b", 0o777, b"")
+                .file("a/x", b"x"),
+        ),
+        (
+            "not a folder",
+            HostileArchive::new().file("a", b"").file("a/x", b"x"),
+        ),
         (
             "hard link",
-            HostileArchive::new().entry(link, "l", "x", 0o777, b"").entry(
-                EntryType::Link,
-                "h",
-                "l",
-                0o644,
-                b"",
-            ),
+            HostileArchive::new().entry(EntryType::Link, "h", "old", 0o644, b""),
         ),
-        ("not a file", HostileArchive::new().entry(EntryType::Char, "null", "", 0o666, b"")),
-        ("not a file", HostileArchive::new().entry(EntryType::Block, "disk", "", 0o666, b"")),
-        ("not a file", HostileArchive::new().entry(EntryType::Fifo, "pipe", "", 0o666, b"")),
-        ("set-user-id", HostileArchive::new().entry(EntryType::Regular, "su", "", 0o4755, b"")),
-        ("set-user-id", HostileArchive::new().entry(EntryType::Directory, "d", "", 0o2755, b"")),
-        ("folder", HostileArchive::new().file("d/x", b"").file("d", b"")),
-        ("bytes", HostileArchive::new().file("a", &[1; 1 << 20]).file("b", b"x")),
+        (
+            "..",
+            HostileArchive::new().entry(EntryType::Link, "h", "../secret", 0o644, b""),
+        ),
+        (
+            "absolute",
+            HostileArchive::new().entry(EntryType::Link, "h", "/etc/passwd", 0o644, b""),
+        ),
+        (
+            "hard link",
+            HostileArchive::new()
+                .entry(link, "l", "x", 0o777, b"")
+                .entry(EntryType::Link, "h", "l", 0o644, b""),
+        ),
+        (
+            "not a file",
+            HostileArchive::new().entry(EntryType::Char, "null", "", 0o666, b""),
+        ),
+        (
+            "not a file",
+            HostileArchive::new().entry(EntryType::Block, "disk", "", 0o666, b""),
+        ),
+        (
+            "not a file",
+            HostileArchive::new().entry(EntryType::Fifo, "pipe", "", 0o666, b""),
+        ),
+        (
+            "set-user-id",
+            HostileArchive::new().entry(EntryType::Regular, "su", "", 0o4755, b""),
+        ),
+        (
+            "set-user-id",
+            HostileArchive::new().entry(EntryType::Directory, "d", "", 0o2755, b""),
+        ),
+        (
+            "folder",
+            HostileArchive::new().file("d/x", b"").file("d", b""),
+        ),
+        (
+            "bytes",
+            HostileArchive::new()
+                .file("a", &[1; 1 << 20])
+                .file("b", b"x"),
+        ),
         ("bomb", HostileArchive::new().hole("a", 2 << 20)),
         ("bomb", HostileArchive::new().hole("a", 200 << 10)),
-        ("entries", (0..101).fold(HostileArchive::new(), |all, number| all.file(&format!("{number}"), b""))),
+        (
+            "entries",
+            (0..101).fold(HostileArchive::new(), |all, number| {
+                all.file(&format!("{number}"), b"")
+            }),
+        ),
         (
             "too long",
             HostileArchive::new()
@@ -224,17 +316,23 @@ fn hostile_archive_is_rejected_and_leaves_nothing() {
         ),
         (
             "too long",
-            HostileArchive::new().entry(EntryType::GNULongName, "l", "", 0, &[b'n'; 5000]).file("a", b""),
+            HostileArchive::new()
+                .entry(EntryType::GNULongName, "l", "", 0, &[b'n'; 5000])
+                .file("a", b""),
         ),
         (
             "too long",
-            HostileArchive::new().entry(EntryType::XHeader, "l", "", 0, &vec![b'n'; 2 << 20]).file("a", b""),
+            HostileArchive::new()
+                .entry(EntryType::XHeader, "l", "", 0, &vec![b'n'; 2 << 20])
+                .file("a", b""),
         ),
     ];
     for (number, (named, archive)) in hostile.into_iter().enumerate() {
         let dir = target_and_secret();
         let refused = unpacked(&dir.path().join("target"), &archive.bytes(), true);
-        let Err(FileError::Archive(problem)) = refused else { panic!("{number} {named}: {refused:?}") };
+        let Err(FileError::Archive(problem)) = refused else {
+            panic!("{number} {named}: {refused:?}")
+        };
         assert!(problem.contains(named), "{number} {named}: {problem}");
         assert!(is_untouched(dir.path()), "{number} {named}");
     }
@@ -248,16 +346,25 @@ fn existing_link_in_the_target_is_not_followed() {
     symlink(outside.path(), dir.path().join("target/link")).unwrap();
     let archive = HostileArchive::new().file("link/x", b"x").bytes();
     let refused = unpacked(&dir.path().join("target"), &archive, true);
-    assert!(matches!(refused, Err(FileError::Unfit { .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(FileError::Unfit { .. })),
+        "{refused:?}"
+    );
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn incomplete_archive_leaves_nothing() {
-    let archive = HostileArchive::new().file("a", &[1; 10_000]).file("b", &[1; 10_000]).bytes();
+    let archive = HostileArchive::new()
+        .file("a", &[1; 10_000])
+        .file("b", &[1; 10_000])
+        .bytes();
     for length in [0, 100, 512, 5_000, 11_264, 12_000, archive.len() - 1024] {
         let dir = target_and_secret();
-        assert!(unpacked(&dir.path().join("target"), &archive[..length], false).is_err(), "{length}");
+        assert!(
+            unpacked(&dir.path().join("target"), &archive[..length], false).is_err(),
+            "{length}"
+        );
         assert!(is_untouched(dir.path()), "{length}");
     }
     let dir = target_and_secret();

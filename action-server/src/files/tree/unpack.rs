@@ -1,6 +1,7 @@
-//! Unpacks an archive into a folder. It is first unpacked into a temporary folder, whose contents are moved to the target once
-//! the archive is complete, so that nothing is left of a rejected one. Existing files are kept, unless the archive has a file of
-//! the same path. A folder never replaces a file, nor a file or link a folder.
+//! Unpacks an archive into a folder. It is first unpacked into a temporary folder, whose contents
+//! are moved to the target once the archive is complete, so that nothing is left of a rejected one.
+//! Existing files are kept, unless the archive has a file of the same path. A folder never replaces
+//! a file, nor a file or link a folder.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -28,12 +29,13 @@ pub(crate) struct ArchiveLimits {
     pub(crate) entries: u64,
     /// Maximum size of the contents, including holes.
     pub(crate) bytes: u64,
-    /// Size of the contents from which on it may be at most [`MAX_RATIO`] times the bytes received so far. Only sparse files make
-    /// an archive shorter than its contents.
+    /// Size of the contents from which on it may be at most [`MAX_RATIO`] times the bytes received
+    /// so far. Only sparse files make an archive shorter than its contents.
     pub(crate) free_bytes: u64,
 }
 
-/// Maximum ratio of the size of the contents to that of the archive, above [`ArchiveLimits::free_bytes`].
+/// Maximum ratio of the size of the contents to that of the archive, above
+/// [`ArchiveLimits::free_bytes`].
 const MAX_RATIO: u64 = 100;
 
 /// Maximum number of bytes between the contents of two entries: headers, long names, attributes.
@@ -55,13 +57,25 @@ pub(crate) fn unpack(
     let unpacked = staging.open().map_err(failed)?;
     let input = ArchiveInput::new(arriving);
     let (received, target_path) = (input.received(), target.display_path());
-    Unpacker { root: &unpacked, limits, entries: 0, bytes: 0, received, target: target_path }.run(input)?;
+    Unpacker {
+        root: &unpacked,
+        limits,
+        entries: 0,
+        bytes: 0,
+        received,
+        target: target_path,
+    }
+    .run(input)?;
     let _lock = files.lock(&target);
     let made = create_target(&target)?;
     let into = Folder::open(&made).map_err(failed)?;
     if let Some(conflicting) = conflict(&unpacked, &into).map_err(failed)? {
-        let problem = "conflicts with the archive: either it or the entry is a folder, but not both";
-        return Err(FileError::Unfit { path: target.display_path().join(conflicting), problem });
+        let problem =
+            "conflicts with the archive: either it or the entry is a folder, but not both";
+        return Err(FileError::Unfit {
+            path: target.display_path().join(conflicting),
+            problem,
+        });
     }
     merge(&unpacked, &into).map_err(failed)
 }
@@ -88,10 +102,15 @@ struct StagingFolder {
 }
 
 impl StagingFolder {
-    /// Creates the folder on the file system of the target, so that its contents can be moved: in the target if it exists, because
-    /// it may be a mount. Otherwise, and with a root, in the nearest parent folder.
+    /// Creates the folder on the file system of the target, so that its contents can be moved: in
+    /// the target if it exists, because it may be a mount. Otherwise, and with a root, in the
+    /// nearest parent folder.
     fn create(target: &ResolvedPath) -> Result<Self, FileError> {
-        let metadata = if target.is_open() { target.metadata() } else { fs::symlink_metadata(target.path()) };
+        let metadata = if target.is_open() {
+            target.metadata()
+        } else {
+            fs::symlink_metadata(target.path())
+        };
         let is_there = metadata.is_ok();
         let is_folder = metadata.map_or(true, |metadata| metadata.is_dir());
         if !is_folder || !(target.has_name() || target.is_open()) {
@@ -101,9 +120,16 @@ impl StagingFolder {
             });
         }
         let is_anywhere = target.descriptor().is_none();
-        let folder = if is_there && is_anywhere { target.clone() } else { target.nearest_folder()? };
+        let folder = if is_there && is_anywhere {
+            target.clone()
+        } else {
+            target.nearest_folder()?
+        };
         let name = unused_name();
-        match DirBuilder::new().mode(0o700).create(folder.path().join(&name)) {
+        match DirBuilder::new()
+            .mode(0o700)
+            .create(folder.path().join(&name))
+        {
             Ok(()) => Ok(Self { folder, name }),
             Err(error) => Err(FileError::io("unpack into", target.display_path(), error)),
         }
@@ -163,7 +189,10 @@ impl Unpacker<'_> {
         let below = below(&name).map_err(FileError::Archive)?;
         let mode = entry.header().mode().map_err(damaged)?;
         if mode & 0o6000 != 0 {
-            return Err(rejected(&format!("entry `{}` has a set-user-id or set-group-id bit", clip(&name))));
+            return Err(rejected(&format!(
+                "entry `{}` has a set-user-id or set-group-id bit",
+                clip(&name)
+            )));
         }
         let (Some(parent), Some(last)) = (below.parent(), below.file_name()) else {
             // The folder itself.
@@ -183,20 +212,33 @@ impl Unpacker<'_> {
                 let target = link_target(entry, &below)?;
                 if !link_stays_within(&below, &target) {
                     let problem = format!("link `{}` leads to `{}`", clip(&below), clip(&target));
-                    return Err(rejected(&format!("{problem}, which is not safely within the folder")));
+                    return Err(rejected(&format!(
+                        "{problem}, which is not safely within the folder"
+                    )));
                 }
                 self.clear(&parent, last, &below)?;
-                parent.new_symlink(last, &target).map_err(|error| self.failed(error))
+                parent
+                    .new_symlink(last, &target)
+                    .map_err(|error| self.failed(error))
             }
-            EntryType::Link => self.unpack_hard_link(&parent, last, &below, &link_target(entry, &below)?),
-            _ => Err(rejected(&format!("entry `{}` is not a file, folder or link", clip(&name)))),
+            EntryType::Link => {
+                self.unpack_hard_link(&parent, last, &below, &link_target(entry, &below)?)
+            }
+            _ => Err(rejected(&format!(
+                "entry `{}` is not a file, folder or link",
+                clip(&name)
+            ))),
         }
     }
 
     fn unpack_folder(&self, parent: &Folder, name: &OsStr, mode: u32) -> Result<(), FileError> {
-        let folder = parent.create_folder(name).map_err(|error| self.step_failed(name, error))?;
+        let folder = parent
+            .create_folder(name)
+            .map_err(|error| self.step_failed(name, error))?;
         // The server must be able to add entries, whatever the mode in the archive is.
-        folder.set_mode((mode & 0o1777) | 0o700).map_err(|error| self.failed(error))
+        folder
+            .set_mode((mode & 0o1777) | 0o700)
+            .map_err(|error| self.failed(error))
     }
 
     fn unpack_file(
@@ -233,7 +275,12 @@ impl Unpacker<'_> {
             return Err(rejected("it has too many bytes"));
         }
         let received = self.received.get();
-        if self.bytes > self.limits.free_bytes.max(received.saturating_mul(MAX_RATIO)) {
+        if self.bytes
+            > self
+                .limits
+                .free_bytes
+                .max(received.saturating_mul(MAX_RATIO))
+        {
             return Err(rejected(&format!(
                 "after {received} bytes it unpacks to {}, a suspected archive bomb: from {} on, the maximum is {MAX_RATIO} times its length",
                 self.bytes, self.limits.free_bytes
@@ -250,7 +297,12 @@ impl Unpacker<'_> {
         target: &Path,
     ) -> Result<(), FileError> {
         let target = below(target).map_err(FileError::Archive)?;
-        let no_file = || rejected(&format!("hard link `{}` does not refer to an earlier file", clip(path)));
+        let no_file = || {
+            rejected(&format!(
+                "hard link `{}` does not refer to an earlier file",
+                clip(path)
+            ))
+        };
         let (Some(folder), Some(file)) = (target.parent(), target.file_name()) else {
             return Err(no_file());
         };
@@ -260,7 +312,9 @@ impl Unpacker<'_> {
             return Err(no_file());
         }
         self.clear(parent, name, path)?;
-        parent.new_hard_link(name, &folder, file).map_err(|error| self.failed(error))
+        parent
+            .new_hard_link(name, &folder, file)
+            .map_err(|error| self.failed(error))
     }
 
     /// Opens the folder at this path without following links. Creates it with `is_created`.
@@ -282,9 +336,10 @@ impl Unpacker<'_> {
     fn clear(&self, parent: &Folder, name: &OsStr, path: &Path) -> Result<(), FileError> {
         match parent.find(name).map_err(|error| self.failed(error))? {
             FolderEntry::Nothing => Ok(()),
-            FolderEntry::Folder => {
-                Err(rejected(&format!("`{}` is both a folder and not a folder", clip(path))))
-            }
+            FolderEntry::Folder => Err(rejected(&format!(
+                "`{}` is both a folder and not a folder",
+                clip(path)
+            ))),
             FolderEntry::File | FolderEntry::Other => {
                 parent.remove_file(name).map_err(|error| self.failed(error))
             }
@@ -308,7 +363,9 @@ impl Unpacker<'_> {
 
 fn link_target(entry: &Entry<'_, ArchiveInput>, path: &Path) -> Result<PathBuf, FileError> {
     let target = entry.link_name().map_err(damaged)?;
-    target.map(Into::into).ok_or_else(|| rejected(&format!("link `{}` has no target", clip(path))))
+    target
+        .map(Into::into)
+        .ok_or_else(|| rejected(&format!("link `{}` has no target", clip(path))))
 }
 
 fn rejected(problem: &str) -> FileError {
@@ -339,7 +396,9 @@ fn conflict(from: &Folder, into: &Folder) -> io::Result<Option<PathBuf>> {
 fn merge(from: &Folder, into: &Folder) -> io::Result<()> {
     for name in from.names()? {
         match (from.find(&name)?, into.find(&name)?) {
-            (FolderEntry::Folder, FolderEntry::Folder) => merge(&from.folder(&name)?, &into.folder(&name)?)?,
+            (FolderEntry::Folder, FolderEntry::Folder) => {
+                merge(&from.folder(&name)?, &into.folder(&name)?)?
+            }
             _ => from.move_to(&name, into)?,
         }
     }

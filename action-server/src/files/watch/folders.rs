@@ -34,13 +34,20 @@ impl WatchedFolders {
     pub(super) fn rename(&mut self, from: &Path, to: &Path) {
         for below in self.0.values_mut() {
             if let Ok(rest) = below.strip_prefix(from) {
-                *below = if rest.as_os_str().is_empty() { to.to_owned() } else { to.join(rest) };
+                *below = if rest.as_os_str().is_empty() {
+                    to.to_owned()
+                } else {
+                    to.join(rest)
+                };
             }
         }
     }
 
     /// Removes a folder and all folders in it. Returns their watch descriptors.
     pub(super) fn remove_below(&mut self, folder: &Path) -> Vec<WatchDescriptor> {
-        self.0.extract_if(|_, below| below.starts_with(folder)).map(|(watch, _)| watch).collect()
+        self.0
+            .extract_if(|_, below| below.starts_with(folder))
+            .map(|(watch, _)| watch)
+            .collect()
     }
 }

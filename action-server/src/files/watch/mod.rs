@@ -1,6 +1,6 @@
-//! Reports changes in a folder, using inotify. Each step is short and blocks only on the disk; waiting for events is left to
-//! the caller. A file that is created while its folder is being added may be reported twice, but no change is missed without
-//! [`WatchEvent::Overflow`].
+//! Reports changes in a folder, using inotify. Each step is short and blocks only on the disk;
+//! waiting for events is left to the caller. A file that is created while its folder is being added
+//! may be reported twice, but no change is missed without [`WatchEvent::Overflow`].
 
 mod folders;
 #[cfg(test)]
@@ -21,7 +21,8 @@ use super::error::FileError;
 use super::resolved_path::ResolvedPath;
 use folders::WatchedFolders;
 
-/// Maximum number of folders of one watch. The kernel's default limit for a user is a few times as high.
+/// Maximum number of folders of one watch. The kernel's default limit for a user is a few times as
+/// high.
 const MAX_FOLDERS: usize = 8192;
 
 /// Maximum number of events of one step, about 1 MB of JSON.
@@ -77,13 +78,21 @@ impl Watcher {
             errno => FileError::io("watch", path, errno.into()),
         };
         let root = files.resolve(path)?;
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(failed)?;
+        let inotify =
+            Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC).map_err(failed)?;
         let watch = inotify.add_watch(root.path(), changes()).map_err(failed)?;
         let inotify = Arc::new(inotify);
         let mut folders = WatchedFolders::default();
         folders.insert(watch, PathBuf::new());
         let events = Vec::new();
-        let mut watcher = Self { inotify, root, is_recursive, folders, leaving: None, events };
+        let mut watcher = Self {
+            inotify,
+            root,
+            is_recursive,
+            folders,
+            leaving: None,
+            events,
+        };
         watcher.add_below(Path::new(""), false);
         Ok(watcher)
     }
@@ -111,17 +120,23 @@ impl Watcher {
             self.report(WatchEvent::Overflow);
             return self.add_below(Path::new(""), false);
         }
-        let Some(folder) = self.folders.get(event.wd).cloned() else { return };
+        let Some(folder) = self.folders.get(event.wd).cloned() else {
+            return;
+        };
         if is(Flags::IN_IGNORED) {
             return self.folders.remove(event.wd);
         }
-        let Some(name) = event.name.as_ref() else { return self.handle_own(&folder, event.mask) };
+        let Some(name) = event.name.as_ref() else {
+            return self.handle_own(&folder, event.mask);
+        };
         let (below, is_folder) = (folder.join(name), is(Flags::IN_ISDIR));
         match self.leaving.take() {
             Some(leaving) if is(Flags::IN_MOVED_TO) && leaving.cookie == event.cookie => {
                 self.folders.rename(&leaving.below, &below);
-                return self
-                    .report(WatchEvent::Moved { from: to_text(&leaving.below), path: to_text(&below) });
+                return self.report(WatchEvent::Moved {
+                    from: to_text(&leaving.below),
+                    path: to_text(&below),
+                });
             }
             leaving => {
                 self.leaving = leaving;
@@ -130,7 +145,10 @@ impl Watcher {
         }
         let path = to_text(&below);
         if is(Flags::IN_MOVED_FROM) {
-            self.leaving = Some(PendingRename { below, cookie: event.cookie });
+            self.leaving = Some(PendingRename {
+                below,
+                cookie: event.cookie,
+            });
         } else if is(Flags::IN_DELETE) {
             self.report(WatchEvent::Removed { path });
         } else if event.mask.intersects(Flags::IN_CREATE | Flags::IN_MOVED_TO) {
@@ -143,17 +161,21 @@ impl Watcher {
         }
     }
 
-    /// Handles an event of the watched path itself. Its entries are handled elsewhere, and folders below it are reported by
-    /// their parents.
+    /// Handles an event of the watched path itself. Its entries are handled elsewhere, and folders
+    /// below it are reported by their parents.
     fn handle_own(&mut self, below: &Path, mask: Flags) {
         if !below.as_os_str().is_empty() {
             return;
         }
         if mask.intersects(Flags::IN_DELETE_SELF | Flags::IN_MOVE_SELF) {
-            self.report(WatchEvent::Removed { path: String::new() });
+            self.report(WatchEvent::Removed {
+                path: String::new(),
+            });
             self.folders = WatchedFolders::default();
         } else {
-            self.report(WatchEvent::Modified { path: String::new() });
+            self.report(WatchEvent::Modified {
+                path: String::new(),
+            });
         }
     }
 
@@ -163,7 +185,9 @@ impl Watcher {
                 // It may be gone itself.
                 _ = self.inotify.rm_watch(watch);
             }
-            self.report(WatchEvent::Removed { path: to_text(&leaving.below) });
+            self.report(WatchEvent::Removed {
+                path: to_text(&leaving.below),
+            });
         }
     }
 
@@ -184,10 +208,15 @@ impl Watcher {
             return self.report(WatchEvent::Overflow);
         }
         let mut flags = changes() | Flags::IN_ONLYDIR;
-        let folder =
-            self.root.folder(below).map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)));
+        let folder = self
+            .root
+            .folder(below)
+            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(0)));
         // The path of an open folder contains no links.
-        flags.set(Flags::IN_DONT_FOLLOW, !folder.as_ref().is_ok_and(ResolvedPath::is_open));
+        flags.set(
+            Flags::IN_DONT_FOLLOW,
+            !folder.as_ref().is_ok_and(ResolvedPath::is_open),
+        );
         match folder.and_then(|folder| self.inotify.add_watch(folder.path(), flags)) {
             Ok(watch) => {
                 self.folders.insert(watch, below.to_owned());
@@ -204,14 +233,22 @@ impl Watcher {
         if !self.is_recursive {
             return;
         }
-        let Ok(resolved) = self.root.folder(folder) else { return };
-        let Ok(entries) = fs::read_dir(resolved.path()) else { return };
+        let Ok(resolved) = self.root.folder(folder) else {
+            return;
+        };
+        let Ok(entries) = fs::read_dir(resolved.path()) else {
+            return;
+        };
         for entry in entries.filter_map(Result::ok) {
             let below = folder.join(entry.file_name());
             if reports_contents {
-                self.report(WatchEvent::Created { path: to_text(&below) });
+                self.report(WatchEvent::Created {
+                    path: to_text(&below),
+                });
             }
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) && below.components().count() < MAX_LEVELS {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir())
+                && below.components().count() < MAX_LEVELS
+            {
                 self.add(&below, reports_contents);
             }
         }

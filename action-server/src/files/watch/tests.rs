@@ -1,4 +1,5 @@
-//! Tests with real changes. The kernel reports them immediately, so that a step after a change sees its event.
+//! Tests with real changes. The kernel reports them immediately, so that a step after a change sees
+//! its event.
 
 use super::*;
 
@@ -20,7 +21,10 @@ fn removed(path: &str) -> WatchEvent {
 }
 
 fn moved(from: &str, path: &str) -> WatchEvent {
-    WatchEvent::Moved { from: from.into(), path: path.into() }
+    WatchEvent::Moved {
+        from: from.into(),
+        path: path.into(),
+    }
 }
 
 #[test]
@@ -30,16 +34,25 @@ fn events_are_reported_for_created_changed_and_moved_files() {
     let mut watcher = Watcher::start(&Files::unconfined(), dir.path(), false).unwrap();
     assert!(after(&mut watcher, true).events.is_empty());
     fs::write(at("a"), "x").unwrap();
-    assert_eq!(after(&mut watcher, true).events, [created("a"), modified("a")]);
+    assert_eq!(
+        after(&mut watcher, true).events,
+        [created("a"), modified("a")]
+    );
     fs::rename(at("a"), at("b")).unwrap();
     assert_eq!(after(&mut watcher, false).events, [moved("a", "b")]);
     fs::rename(at("b"), other.path().join("b")).unwrap();
     let step = after(&mut watcher, false);
-    assert_eq!((step.events.len(), step.is_leaving, step.is_over), (0, true, false));
+    assert_eq!(
+        (step.events.len(), step.is_leaving, step.is_over),
+        (0, true, false)
+    );
     assert_eq!(after(&mut watcher, true).events, [removed("b")]);
     fs::rename(other.path().join("b"), at("c")).unwrap();
     fs::remove_file(at("c")).unwrap();
-    assert_eq!(after(&mut watcher, true).events, [created("c"), removed("c")]);
+    assert_eq!(
+        after(&mut watcher, true).events,
+        [created("c"), removed("c")]
+    );
     fs::create_dir(at("folder")).unwrap();
     fs::write(at("folder/x"), "").unwrap();
     assert_eq!(after(&mut watcher, true).events, [created("folder")]);
@@ -53,14 +66,20 @@ fn new_and_moved_folders_are_watched() {
     let mut watcher = Watcher::start(&Files::unconfined(), dir.path(), true).unwrap();
     fs::create_dir(at("new")).unwrap();
     fs::write(at("new/early"), "").unwrap();
-    assert_eq!(after(&mut watcher, true).events, [created("new"), created("new/early")]);
+    assert_eq!(
+        after(&mut watcher, true).events,
+        [created("new"), created("new/early")]
+    );
     fs::remove_file(at("new/early")).unwrap();
     fs::remove_file(at("missing")).unwrap_err();
     assert_eq!(after(&mut watcher, true).events, [removed("new/early")]);
     fs::rename(at("old"), at("new/old")).unwrap();
     assert_eq!(after(&mut watcher, true).events, [moved("old", "new/old")]);
     fs::create_dir(at("new/old/deep/x")).unwrap();
-    assert_eq!(after(&mut watcher, true).events, [created("new/old/deep/x")]);
+    assert_eq!(
+        after(&mut watcher, true).events,
+        [created("new/old/deep/x")]
+    );
     fs::rename(at("new"), other.path().join("new")).unwrap();
     assert_eq!(after(&mut watcher, true).events, [removed("new")]);
     fs::write(other.path().join("new/old/deep/y"), "").unwrap();
@@ -78,8 +97,14 @@ fn watch_is_over_when_the_watched_file_is_removed() {
     assert_eq!(after(&mut watcher, true).events, [modified("")]);
     fs::remove_file(&file).unwrap();
     let step = after(&mut watcher, true);
-    assert_eq!((step.events.last(), step.is_over), (Some(&removed("")), true));
-    assert!(matches!(Watcher::start(&Files::unconfined(), &file, false), Err(FileError::NotFound(_))));
+    assert_eq!(
+        (step.events.last(), step.is_over),
+        (Some(&removed("")), true)
+    );
+    assert!(matches!(
+        Watcher::start(&Files::unconfined(), &file, false),
+        Err(FileError::NotFound(_))
+    ));
 }
 
 #[test]

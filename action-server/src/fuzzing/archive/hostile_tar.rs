@@ -51,7 +51,11 @@ pub(super) fn archive(choices: &mut Choices<'_>, target: &Path) -> Vec<u8> {
         header.set_mode(names::mode(choices));
         header.set_mtime(u64::from(choices.byte()) << choices.one_of(&[0, 24, 48, 56]));
         let length = content.len() as u64;
-        header.set_size(if choices.is_rare() { length << choices.one_of(&[1, 8, 50]) } else { length });
+        header.set_size(if choices.is_rare() {
+            length << choices.one_of(&[1, 8, 50])
+        } else {
+            length
+        });
         header.set_cksum();
         archive.append(&header, content.as_slice()).unwrap();
     }
@@ -66,6 +70,8 @@ fn fill(field: &mut [u8], text: &[u8]) {
 /// Returns `LENGTH KEY=VALUE\n`. The length includes itself.
 fn pax_record(key: &str, value: &[u8]) -> Vec<u8> {
     let rest = [format!(" {key}=").as_bytes(), value, b"\n"].concat();
-    let digits = (1..5).find(|digits| (digits + rest.len()).to_string().len() == *digits).unwrap();
+    let digits = (1..5)
+        .find(|digits| (digits + rest.len()).to_string().len() == *digits)
+        .unwrap();
     [(digits + rest.len()).to_string().as_bytes(), &rest].concat()
 }

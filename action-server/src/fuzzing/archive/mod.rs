@@ -1,7 +1,7 @@
 //! Archives: tar of the native API, zip of V0's routes.
 //!
-//! The first byte selects the use of the rest: a raw archive, choices for an archive with valid checksums and conflicting
-//! entries, or choices for a folder that is packed and unpacked.
+//! The first byte selects the use of the rest: a raw archive, choices for an archive with valid
+//! checksums and conflicting entries, or choices for a folder that is packed and unpacked.
 
 mod hostile_tar;
 mod hostile_zip;
@@ -23,20 +23,35 @@ use crate::v0;
 use sandbox_folder::SandboxFolder;
 
 /// Low, so that they are reached.
-const LIMITS: ArchiveLimits = ArchiveLimits { entries: 12, bytes: 4096, free_bytes: 1024 };
+const LIMITS: ArchiveLimits = ArchiveLimits {
+    entries: 12,
+    bytes: 4096,
+    free_bytes: 1024,
+};
 
-/// No archive creates or changes a file outside its folder, or creates a link or set-id file that could be used to escape.
-/// A rejected tar leaves nothing. A packed folder is unchanged after unpacking.
+/// No archive creates or changes a file outside its folder, or creates a link or set-id file that
+/// could be used to escape. A rejected tar leaves nothing. A packed folder is unchanged after
+/// unpacking.
 pub fn archive(bytes: &[u8]) {
-    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return;
+    };
     match kind % 6 {
         0 => SandboxFolder::create(*kind).check_tar(|target| untar(target, bytes, LIMITS)),
         1 => SandboxFolder::create(*kind).check_zip(|target, file| unzip(target, file, bytes)),
         2 => SandboxFolder::create(*kind).check_tar(|target| {
-            untar(target, &hostile_tar::archive(&mut Choices::new(bytes), target), LIMITS)
+            untar(
+                target,
+                &hostile_tar::archive(&mut Choices::new(bytes), target),
+                LIMITS,
+            )
         }),
         3 => SandboxFolder::create(*kind).check_zip(|target, file| {
-            unzip(target, file, &hostile_zip::archive(&mut Choices::new(bytes), target))
+            unzip(
+                target,
+                file,
+                &hostile_zip::archive(&mut Choices::new(bytes), target),
+            )
         }),
         4 => round_trip::through_tar(&mut Choices::new(bytes)),
         _ => round_trip::through_zip(&mut Choices::new(bytes)),
@@ -45,7 +60,9 @@ pub fn archive(bytes: &[u8]) {
 
 fn untar(target: &Path, archive: &[u8], limits: ArchiveLimits) -> Result<(), FileError> {
     let (parts, arriving) = channel(2);
-    parts.try_send(BodyPart::Part(Bytes::copy_from_slice(archive))).unwrap();
+    parts
+        .try_send(BodyPart::Part(Bytes::copy_from_slice(archive)))
+        .unwrap();
     parts.try_send(BodyPart::End).unwrap();
     unpack(&Files::unconfined(), target, arriving, limits)
 }

@@ -15,7 +15,8 @@ use crate::v0;
 
 const MAX_DEPTH: u8 = 3;
 
-/// Ordinary, hidden, with a blank, with a line end, and too long for the name field of a tar header.
+/// Ordinary, hidden, with a blank, with a line end, and too long for the name field of a tar
+/// header.
 const NAMES: [&str; 7] = ["a", ".b", "c d", "\u{e9}", "l\nf", "..c", LONG_NAME];
 const LONG_NAME: &str = "a-name-that-is-longer-than-the-one-hundred-bytes-that-were-thought-to-be-enough-for-any-name\
                          -when-tar-was-made-and-then-some";
@@ -35,7 +36,16 @@ pub(super) fn through_tar(choices: &mut Choices<'_>) {
     while let Some(part) = arriving.blocking_recv() {
         archive.extend_from_slice(&part.unwrap());
     }
-    untar(&to, &archive, ArchiveLimits { entries: 10_000, bytes: 16 << 20, free_bytes: 16 << 20 }).unwrap();
+    untar(
+        &to,
+        &archive,
+        ArchiveLimits {
+            entries: 10_000,
+            bytes: 16 << 20,
+            free_bytes: 16 << 20,
+        },
+    )
+    .unwrap();
     assert_eq!(tree::read(&to), tree::read(&from));
 }
 
@@ -45,12 +55,29 @@ pub(super) fn through_zip(choices: &mut Choices<'_>) {
     let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
     create(choices, &from, 0, false);
     let archive = scratch.path().join("archive");
-    let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(&archive).unwrap();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&archive)
+        .unwrap();
     v0::fuzzing::pack(&from, &mut file).unwrap();
     v0::fuzzing::unpack(&File::open(&archive).unwrap(), &to).unwrap();
     let files = |tree: Tree| -> Tree {
-        let files = tree.into_iter().filter(|(_, entry)| matches!(entry.content, EntryContent::File(_)));
-        files.map(|(path, entry)| (path, TreeEntry { mode: entry.mode & 0o700, ..entry })).collect()
+        let files = tree
+            .into_iter()
+            .filter(|(_, entry)| matches!(entry.content, EntryContent::File(_)));
+        files
+            .map(|(path, entry)| {
+                (
+                    path,
+                    TreeEntry {
+                        mode: entry.mode & 0o700,
+                        ..entry
+                    },
+                )
+            })
+            .collect()
     };
     assert_eq!(files(tree::read(&to)), files(tree::read(&from)));
 }
@@ -71,5 +98,9 @@ fn create(choices: &mut Choices<'_>, folder: &Path, depth: u8, has_links: bool) 
             }
         }
     }
-    fs::set_permissions(folder, Permissions::from_mode(choices.one_of(&MODES) | 0o700)).unwrap();
+    fs::set_permissions(
+        folder,
+        Permissions::from_mode(choices.one_of(&MODES) | 0o700),
+    )
+    .unwrap();
 }

@@ -35,7 +35,11 @@ impl SandboxFolder {
             symlink("../outside", at("target").join(LINK_OUT)).unwrap();
         }
         let before = tree::read(scratch.path());
-        Self { scratch, has_link_out, before }
+        Self {
+            scratch,
+            has_link_out,
+            before,
+        }
     }
 
     pub(super) fn check_tar(self, unpack: impl FnOnce(&Path) -> Result<(), FileError>) {
@@ -46,21 +50,39 @@ impl SandboxFolder {
         }
         let bytes: usize = after
             .values()
-            .map(|entry| if let EntryContent::File(content) = &entry.content { content.len() } else { 0 })
+            .map(|entry| {
+                if let EntryContent::File(content) = &entry.content {
+                    content.len()
+                } else {
+                    0
+                }
+            })
             .sum();
         assert!(bytes as u64 <= LIMITS.bytes * LIMITS.entries, "{bytes}");
         // An entry may need two parent folders.
-        assert!(after.len() as u64 <= self.before.len() as u64 + LIMITS.entries * 3, "{after:?}");
+        assert!(
+            after.len() as u64 <= self.before.len() as u64 + LIMITS.entries * 3,
+            "{after:?}"
+        );
     }
 
     /// A zip that is rejected late leaves complete files of earlier entries, but no partial file.
     pub(super) fn check_zip(self, unpack: impl FnOnce(&Path, File) -> bool) {
         let archive = self.scratch.path().join("archive");
-        let file = OpenOptions::new().read(true).write(true).open(&archive).unwrap();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&archive)
+            .unwrap();
         unpack(&self.scratch.path().join("target"), file);
         File::create(&archive).unwrap();
         let after = self.check();
-        let is_part = |path: &Path| path.file_name().unwrap().as_encoded_bytes().starts_with(b".upload-");
+        let is_part = |path: &Path| {
+            path.file_name()
+                .unwrap()
+                .as_encoded_bytes()
+                .starts_with(b".upload-")
+        };
         assert!(!after.keys().any(|path| is_part(path)), "{after:?}");
     }
 
@@ -73,7 +95,11 @@ impl SandboxFolder {
                 .map(|(path, entry)| (path.clone(), entry.clone()))
                 .collect()
         };
-        assert_eq!(outside(&after), outside(&self.before), "a file outside of the folder changed");
+        assert_eq!(
+            outside(&after),
+            outside(&self.before),
+            "a file outside of the folder changed"
+        );
         for (path, entry) in &after {
             assert_ne!(entry.content, EntryContent::Other, "{}", path.display());
             assert_eq!(entry.mode & 0o6000, 0, "{}", path.display());
@@ -85,19 +111,26 @@ impl SandboxFolder {
         after
     }
 
-    /// Checks that links of the archive stay within the target, and that no file has a hard link outside of it.
+    /// Checks that links of the archive stay within the target, and that no file has a hard link
+    /// outside of it.
     fn check_links(&self, after: &Tree) {
         let target = self.scratch.path().join("target");
         let handle = File::open(&target).unwrap();
         // In the order of the tree and not of the inode numbers, which differ in every run.
         let mut files = Vec::new();
         for (path, entry) in after {
-            let Ok(below) = path.strip_prefix("target") else { continue };
+            let Ok(below) = path.strip_prefix("target") else {
+                continue;
+            };
             match &entry.content {
-                EntryContent::File(_) => files.push(fs::symlink_metadata(target.join(below)).unwrap()),
+                EntryContent::File(_) => {
+                    files.push(fs::symlink_metadata(target.join(below)).unwrap())
+                }
                 // With the existing link out, a link to it leads out too.
                 EntryContent::Link(_) if !self.has_link_out => {
-                    let how = OpenHow::new().flags(OFlag::O_PATH).resolve(ResolveFlag::RESOLVE_BENEATH);
+                    let how = OpenHow::new()
+                        .flags(OFlag::O_PATH)
+                        .resolve(ResolveFlag::RESOLVE_BENEATH);
                     let is_outside = matches!(openat2(&handle, below, how), Err(Errno::EXDEV));
                     assert!(!is_outside, "{} leads out", path.display());
                 }
@@ -105,7 +138,10 @@ impl SandboxFolder {
             }
         }
         for file in &files {
-            let names = files.iter().filter(|other| other.ino() == file.ino()).count();
+            let names = files
+                .iter()
+                .filter(|other| other.ino() == file.ino())
+                .count();
             assert_eq!(file.nlink(), names as u64, "a file has a hard link outside");
         }
     }

@@ -44,7 +44,11 @@ fn add(tree: &mut Tree, folder: &Path, below: &Path) {
         if content == EntryContent::Folder {
             add(tree, folder, &below);
         }
-        let mode = if metadata.is_symlink() { 0 } else { metadata.mode() & 0o7777 };
+        let mode = if metadata.is_symlink() {
+            0
+        } else {
+            metadata.mode() & 0o7777
+        };
         tree.insert(below, TreeEntry { mode, content });
     }
 }

@@ -1,9 +1,10 @@
 //! The output of one producer, by offset: the latest in memory, older output in unnamed files.
 //!
-//! Writing never blocks on readers. It blocks on the disk only if the producer is far ahead: otherwise blocking threads
-//! write batches while the producer continues. Readers get every byte that is retained. What is not retained, because the
-//! disk is full or a limit was reached, is reported to them as a gap. All files are unnamed, so that nothing is left on the
-//! disk, even after `kill -9`.
+//! Writing never blocks on readers. It blocks on the disk only if the producer is far ahead:
+//! otherwise blocking threads write batches while the producer continues. Readers get every byte
+//! that is retained. What is not retained, because the disk is full or a limit was reached, is
+//! reported to them as a gap. All files are unnamed, so that nothing is left on the disk, even
+//! after `kill -9`.
 
 mod memory;
 mod segments;
@@ -32,8 +33,8 @@ const MEMORY_BYTES: usize = 3 << 19;
 /// How far a producer may be ahead of the disk before it blocks.
 const BACKLOG_BYTES: usize = 1 << 20;
 
-/// Output that stays in memory after a batch was written. The gap to [`MEMORY_BYTES`] makes writes larger, and a reader that
-/// follows the producer reads from memory.
+/// Output that stays in memory after a batch was written. The gap to [`MEMORY_BYTES`] makes writes
+/// larger, and a reader that follows the producer reads from memory.
 pub(crate) const KEPT_BYTES: usize = 1 << 20;
 
 /// Maximum output of a producer that is retained. Older output is dropped.
@@ -77,7 +78,8 @@ pub(crate) enum OutputPiece {
     Spilled(SpilledOutput),
 }
 
-/// A range of a file, which must be read where blocking is allowed. It stays valid while this exists.
+/// A range of a file, which must be read where blocking is allowed. It stays valid while this
+/// exists.
 #[derive(Debug)]
 pub(crate) struct SpilledOutput {
     file: Arc<SpoolFile>,
@@ -157,12 +159,14 @@ impl Spool {
                 drop(runtime.spawn_blocking(move || spool.spill()));
             }
             Ok(_) if !is_far_ahead => {}
-            // Blocks the producer: dropping output is worse than delaying it, and buffering all of it is not bounded.
+            // Blocks the producer: dropping output is worse than delaying it, and buffering all of
+            // it is not bounded.
             _ => self.spill(),
         }
     }
 
-    /// Waits until the producer is not far ahead of the disk. A producer that can wait calls it to never block its thread.
+    /// Waits until the producer is not far ahead of the disk. A producer that can wait calls it to
+    /// never block its thread.
     pub(crate) async fn wait_for_room(&self) {
         loop {
             // Created before the state is read, so that no later batch is missed.
@@ -184,7 +188,12 @@ impl Spool {
             return state.memory.read(cursor).map(OutputPiece::Bytes);
         }
         Some(state.segments.read(cursor, READ_BYTES).unwrap_or_else(|| {
-            OutputPiece::Gap(state.segments.first_after(cursor).unwrap_or(state.memory.start()))
+            OutputPiece::Gap(
+                state
+                    .segments
+                    .first_after(cursor)
+                    .unwrap_or(state.memory.start()),
+            )
         }))
     }
 
@@ -193,7 +202,8 @@ impl Spool {
         self.state().memory.end()
     }
 
-    /// Closes the output. If a part of it is on the disk, the rest is also written, because it will hardly be read again.
+    /// Closes the output. If a part of it is on the disk, the rest is also written, because it will
+    /// hardly be read again.
     pub(crate) fn close(self: &Arc<Self>) -> SpoolUsage {
         let mut state = self.state();
         state.is_closed = true;
@@ -201,10 +211,18 @@ impl Spool {
         let (memory, disk) = (state.memory.len() as u64, state.segments.len());
         let files = state.segments.count();
         if files == 0 {
-            return SpoolUsage { memory, disk, files };
+            return SpoolUsage {
+                memory,
+                disk,
+                files,
+            };
         }
         self.start_spill(state);
-        SpoolUsage { memory: 0, disk: memory + disk, files }
+        SpoolUsage {
+            memory: 0,
+            disk: memory + disk,
+            files,
+        }
     }
 
     /// Writes output that exceeds the memory. Blocks.
@@ -212,7 +230,8 @@ impl Spool {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some((from, batch)) = self.next_batch() {
             let length = batch.iter().map(|bytes| bytes.len() as u64).sum();
-            // Only the writing thread changes the segments, so the slot stays valid while `state` is not locked.
+            // Only the writing thread changes the segments, so the slot stays valid while `state`
+            // is not locked.
             let slot = self.state().segments.allocate(from, length, &self.store);
             let written = slot.and_then(|slot| {
                 write_all(&slot, &batch)?;
@@ -233,10 +252,16 @@ impl Spool {
     /// Returns the next batch to write and its offset.
     fn next_batch(&self) -> Option<(u64, Vec<Bytes>)> {
         let mut state = self.state();
-        let (limit, kept) = if state.is_closed { (0, 0) } else { (MEMORY_BYTES, KEPT_BYTES) };
+        let (limit, kept) = if state.is_closed {
+            (0, 0)
+        } else {
+            (MEMORY_BYTES, KEPT_BYTES)
+        };
         let length = state.memory.len();
         state.is_spilling = length > limit;
-        state.is_spilling.then(|| (state.memory.start(), state.memory.oldest(length - kept)))
+        state
+            .is_spilling
+            .then(|| (state.memory.start(), state.memory.oldest(length - kept)))
     }
 
     fn state(&self) -> MutexGuard<'_, SpoolState> {
@@ -254,7 +279,8 @@ fn write_all(slot: &segments::SegmentSlot, batch: &[Bytes]) -> io::Result<()> {
         for piece in pieces {
             let part = piece.get(done.min(piece.len())..).unwrap_or_default();
             if !part.is_empty() {
-                slot.file.write_all_at(part, position + written + (piece.len() - part.len()) as u64)?;
+                slot.file
+                    .write_all_at(part, position + written + (piece.len() - part.len()) as u64)?;
             }
             done = done.saturating_sub(piece.len());
             written += piece.len() as u64;
@@ -276,13 +302,19 @@ impl OutputPiece {
             }
             Self::Spilled(range) => {
                 let length = range.length as u64;
-                (tokio::task::spawn_blocking(move || range.read()).await, length)
+                (
+                    tokio::task::spawn_blocking(move || range.read()).await,
+                    length,
+                )
             }
         };
-        let bytes = bytes.map_err(io::Error::other).flatten().unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot read output from the disk");
-            Bytes::new()
-        });
+        let bytes = bytes
+            .map_err(io::Error::other)
+            .flatten()
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot read output from the disk");
+                Bytes::new()
+            });
         (bytes, cursor + length)
     }
 }

@@ -1,5 +1,5 @@
-//! The older output of one producer, in several files. Deleting a file frees its space immediately, even on file systems
-//! that cannot punch holes.
+//! The older output of one producer, in several files. Deleting a file frees its space immediately,
+//! even on file systems that cannot punch holes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,8 @@ use std::sync::Arc;
 use super::store::{SpoolFile, SpoolReservation, SpoolStore};
 use super::{OutputPiece, RETAINED_OUTPUT_BYTES, SpilledOutput};
 
-/// Size of a file, which is deleted as a whole when a limit is reached. The maximum output has 16 files.
+/// Size of a file, which is deleted as a whole when a limit is reached. The maximum output has 16
+/// files.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 /// The files, oldest first. Between two of them, output may be missing.
@@ -49,8 +50,8 @@ impl Segments {
         self.files.len()
     }
 
-    /// Allocates space for `length` bytes at the offset `start`, after all existing ones. Deletes the oldest files when a
-    /// limit is reached.
+    /// Allocates space for `length` bytes at the offset `start`, after all existing ones. Deletes
+    /// the oldest files when a limit is reached.
     ///
     /// # Errors
     /// There is no space, or no file can be created.
@@ -65,13 +66,20 @@ impl Segments {
             match store.reserve(length) {
                 Some(reservation) => break reservation,
                 None if self.files.pop_front().is_some() => {}
-                None => return Err(io::Error::other("the maximum size of retained output is reached")),
+                None => {
+                    return Err(io::Error::other(
+                        "the maximum size of retained output is reached",
+                    ));
+                }
             }
         };
         match self.files.back() {
-            Some(last) if last.end() == start && last.length < SEGMENT_BYTES => {
-                Ok(SegmentSlot { start, file: Arc::clone(&last.file), position: last.length, reservation })
-            }
+            Some(last) if last.end() == start && last.length < SEGMENT_BYTES => Ok(SegmentSlot {
+                start,
+                file: Arc::clone(&last.file),
+                position: last.length,
+                reservation,
+            }),
             _ => Ok(SegmentSlot {
                 start,
                 file: Arc::new(store.file()?),
@@ -89,21 +97,43 @@ impl Segments {
                 last.reservation.merge(slot.reservation);
             }
             _ => {
-                let SegmentSlot { start, file, reservation, .. } = slot;
-                self.files.push_back(Segment { start, length, file, reservation });
+                let SegmentSlot {
+                    start,
+                    file,
+                    reservation,
+                    ..
+                } = slot;
+                self.files.push_back(Segment {
+                    start,
+                    length,
+                    file,
+                    reservation,
+                });
             }
         }
     }
 
     pub(super) fn read(&self, cursor: u64, max_bytes: usize) -> Option<OutputPiece> {
-        let segment = self.files.iter().find(|each| (each.start..each.end()).contains(&cursor))?;
-        let length = usize::try_from(segment.end() - cursor).unwrap_or(max_bytes).min(max_bytes);
+        let segment = self
+            .files
+            .iter()
+            .find(|each| (each.start..each.end()).contains(&cursor))?;
+        let length = usize::try_from(segment.end() - cursor)
+            .unwrap_or(max_bytes)
+            .min(max_bytes);
         let position = cursor - segment.start;
-        Some(OutputPiece::Spilled(SpilledOutput { file: Arc::clone(&segment.file), position, length }))
+        Some(OutputPiece::Spilled(SpilledOutput {
+            file: Arc::clone(&segment.file),
+            position,
+            length,
+        }))
     }
 
     /// Returns the start of the first segment after `cursor`.
     pub(super) fn first_after(&self, cursor: u64) -> Option<u64> {
-        self.files.iter().map(|segment| segment.start).find(|&start| start > cursor)
+        self.files
+            .iter()
+            .map(|segment| segment.start)
+            .find(|&start| start > cursor)
     }
 }

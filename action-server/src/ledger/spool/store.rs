@@ -33,7 +33,8 @@ struct SpoolStoreState {
     files: AtomicUsize,
 }
 
-/// An unnamed file. The kernel takes milliseconds to delete one of many megabytes, so it is dropped in a blocking thread.
+/// An unnamed file. The kernel takes milliseconds to delete one of many megabytes, so it is dropped
+/// in a blocking thread.
 #[derive(Debug)]
 pub(super) struct SpoolFile(Option<File>);
 
@@ -42,7 +43,9 @@ impl Deref for SpoolFile {
 
     #[expect(clippy::expect_used, reason = "only `drop` takes the file")]
     fn deref(&self) -> &File {
-        self.0.as_ref().expect("the file is open until it is dropped")
+        self.0
+            .as_ref()
+            .expect("the file is open until it is dropped")
     }
 }
 
@@ -66,8 +69,12 @@ pub(super) struct SpoolReservation {
 impl SpoolStore {
     pub(crate) fn new(scratch_dir: &Path, working_dir: &Path) -> Self {
         // The temporary folders of an image may be read-only or missing. Shared memory is small.
-        let folders =
-            vec![scratch_dir.to_owned(), "/var/tmp".into(), working_dir.to_owned(), "/dev/shm".into()];
+        let folders = vec![
+            scratch_dir.to_owned(),
+            "/var/tmp".into(),
+            working_dir.to_owned(),
+            "/dev/shm".into(),
+        ];
         Self::with(folders, STORE_BYTES)
     }
 
@@ -79,13 +86,30 @@ impl SpoolStore {
 
     pub(super) fn with(folders: Vec<PathBuf>, max_bytes: u64) -> Self {
         let (used, files) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Self { shared: Arc::new(SpoolStoreState { folders, max_bytes, used, files }) }
+        Self {
+            shared: Arc::new(SpoolStoreState {
+                folders,
+                max_bytes,
+                used,
+                files,
+            }),
+        }
     }
 
     pub(super) fn reserve(&self, bytes: u64) -> Option<SpoolReservation> {
-        let within = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.shared.max_bytes);
-        self.shared.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).ok()?;
-        Some(SpoolReservation { shared: Arc::clone(&self.shared), bytes, files: 0 })
+        let within = |used: u64| {
+            used.checked_add(bytes)
+                .filter(|&sum| sum <= self.shared.max_bytes)
+        };
+        self.shared
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, within)
+            .ok()?;
+        Some(SpoolReservation {
+            shared: Arc::clone(&self.shared),
+            bytes,
+            files: 0,
+        })
     }
 
     /// Creates an empty file that is deleted with its last descriptor.
@@ -102,13 +126,23 @@ impl SpoolStore {
 }
 
 fn unnamed(folder: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(folder)
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE)
+        .open(folder)
 }
 
 /// For file systems without `O_TMPFILE`. The file has a name between two system calls.
 fn unlinked(folder: &Path) -> io::Result<File> {
     let path = folder.join(format!(".glovebox-{}", Uuid::now_v7().simple()));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
     std::fs::remove_file(path)?;
     Ok(file)
 }

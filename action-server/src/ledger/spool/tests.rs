@@ -6,7 +6,10 @@ use super::*;
 
 fn store(max_bytes: u64) -> (SpoolStore, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    (SpoolStore::with(vec![folder.path().to_owned()], max_bytes), folder)
+    (
+        SpoolStore::with(vec![folder.path().to_owned()], max_bytes),
+        folder,
+    )
 }
 
 fn read_all(spool: &Spool, mut cursor: u64) -> (Vec<u8>, Vec<(u64, u64)>) {
@@ -29,7 +32,9 @@ fn read_all(spool: &Spool, mut cursor: u64) -> (Vec<u8>, Vec<(u64, u64)>) {
 
 /// Not periodic in any power of two.
 fn text(length: usize) -> Vec<u8> {
-    (0..length).map(|n| (n % 251) as u8 ^ (n / 65_537) as u8).collect()
+    (0..length)
+        .map(|n| (n % 251) as u8 ^ (n / 65_537) as u8)
+        .collect()
 }
 
 #[test]
@@ -40,16 +45,25 @@ fn output_is_read_from_any_offset_in_memory_and_on_disk() {
         let spool = Spool::new(&store);
         text.chunks(chunk).for_each(|chunk| spool.push(chunk));
         assert_eq!(spool.end(), text.len() as u64);
-        for cursor in [0, 1, 65_536, 3_999_999, 4_600_000, 4_999_999, 5_000_000, 6_000_000] {
+        for cursor in [
+            0, 1, 65_536, 3_999_999, 4_600_000, 4_999_999, 5_000_000, 6_000_000,
+        ] {
             let (bytes, gaps) = read_all(&spool, cursor);
-            assert!(bytes == text[(cursor as usize).min(text.len())..], "from {cursor} in {chunk}");
+            assert!(
+                bytes == text[(cursor as usize).min(text.len())..],
+                "from {cursor} in {chunk}"
+            );
             assert_eq!(gaps, []);
         }
         let held = spool.close();
         assert_eq!(held.memory + held.disk, text.len() as u64);
         assert!(held.memory <= MEMORY_BYTES as u64, "{held:?}");
     }
-    assert_eq!(folder.path().read_dir().unwrap().count(), 0, "a file has a name");
+    assert_eq!(
+        folder.path().read_dir().unwrap().count(),
+        0,
+        "a file has a name"
+    );
 }
 
 #[test]
@@ -62,7 +76,11 @@ fn short_output_is_not_written_to_the_disk() {
 #[test]
 fn output_is_spilled_to_the_first_writable_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let folders = vec![PathBuf::from("/nowhere"), PathBuf::from("/proc"), folder.path().to_owned()];
+    let folders = vec![
+        PathBuf::from("/nowhere"),
+        PathBuf::from("/proc"),
+        folder.path().to_owned(),
+    ];
     let spool = Spool::new(&SpoolStore::with(folders, 1 << 30));
     let text = text(4_000_000);
     text.chunks(10_000).for_each(|chunk| spool.push(chunk));

@@ -8,8 +8,8 @@ use crate::shell::{OutputFold, OutputSink, SHOWN_CHARS, content};
 pub(super) struct CellOutput {
     fold: OutputFold,
     sink: OutputSink,
-    /// The mark that the kernel writes after the output. Other programs cannot guess it. It is not a secret, because the cell
-    /// runs in the interpreter that has it.
+    /// The mark that the kernel writes after the output. Other programs cannot guess it. It is not
+    /// a secret, because the cell runs in the interpreter that has it.
     mark: String,
     /// The end of the output, which may be the start of the mark.
     held: Vec<u8>,
@@ -18,8 +18,17 @@ pub(super) struct CellOutput {
 
 impl CellOutput {
     pub(super) fn new(sink: OutputSink) -> Self {
-        let (fold, mark) = (OutputFold::new(SHOWN_CHARS), format!("\0{}\n", Uuid::now_v7().simple()));
-        Self { fold, sink, mark, held: Vec::new(), is_over: false }
+        let (fold, mark) = (
+            OutputFold::new(SHOWN_CHARS),
+            format!("\0{}\n", Uuid::now_v7().simple()),
+        );
+        Self {
+            fold,
+            sink,
+            mark,
+            held: Vec::new(),
+            is_over: false,
+        }
     }
 
     pub(super) fn mark(&self) -> &str {
@@ -37,7 +46,10 @@ impl CellOutput {
             return;
         }
         self.held.extend_from_slice(bytes);
-        let mark = self.held.windows(self.mark.len()).position(|window| window == self.mark.as_bytes());
+        let mark = self
+            .held
+            .windows(self.mark.len())
+            .position(|window| window == self.mark.as_bytes());
         self.is_over = mark.is_some();
         let end = mark.unwrap_or_else(|| self.held.len() - self.partial_mark_bytes());
         let shown = self.held.drain(..end);
@@ -48,7 +60,9 @@ impl CellOutput {
     /// Returns how many bytes at the end may be the start of the mark.
     fn partial_mark_bytes(&self) -> usize {
         let is_start = |length: &usize| {
-            self.mark.get(..*length).is_some_and(|mark| self.held.ends_with(mark.as_bytes()))
+            self.mark
+                .get(..*length)
+                .is_some_and(|mark| self.held.ends_with(mark.as_bytes()))
         };
         (1..self.mark.len()).rev().find(is_start).unwrap_or(0)
     }
@@ -79,8 +93,9 @@ mod tests {
         for size in 1..=bytes.len() {
             let received = Arc::new(Mutex::new(Vec::new()));
             let sink = Arc::clone(&received);
-            let mut shown =
-                CellOutput::new(Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes)));
+            let mut shown = CellOutput::new(Box::new(move |bytes| {
+                sink.lock().unwrap().extend_from_slice(bytes)
+            }));
             shown.mark = "\0mark\n".to_owned();
             bytes.chunks(size).for_each(|chunk| shown.push(chunk));
             assert!(shown.is_over());

@@ -26,10 +26,12 @@ static BRIDGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bridge.deflate"
 /// How long to wait for the end of a cell after an interrupt.
 const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum output between two cells, of threads and child processes of the first, that is shown with the second.
+/// Maximum output between two cells, of threads and child processes of the first, that is shown
+/// with the second.
 const MAX_OUTPUT_BETWEEN_CELLS: u64 = 64 << 10;
 
-/// Maximum size of a reply: the images that the bridge keeps, and the other fields. Only a forged reply is longer.
+/// Maximum size of a reply: the images that the bridge keeps, and the other fields. Only a forged
+/// reply is longer.
 const MAX_REPLY_BYTES: usize = 5 << 20;
 
 /// The maximum that the bridge sends.
@@ -85,9 +87,12 @@ impl Kernel {
     pub(super) fn start(processes: &Processes) -> Result<Self, ProcessError> {
         let bridge = inflate(BRIDGE).map_err(ProcessError::Short)?;
         let id = format!("jupyter-{}", Uuid::now_v7().simple());
-        let id = ProcessId::try_from(id).map_err(|error| ProcessError::Short(io::Error::other(error)))?;
+        let id = ProcessId::try_from(id)
+            .map_err(|error| ProcessError::Short(io::Error::other(error)))?;
         let request = ProcessRequest {
-            env: PLAIN_TERMINAL.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            env: PLAIN_TERMINAL
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
             stdin: ProcessStdin::Pipe,
             ..ProcessRequest::new(["python3", "-u", "-c", &bridge])
         };
@@ -122,7 +127,11 @@ impl Kernel {
         if let Err(reason) = ready {
             return (CellResult::KernelExited(reason), None);
         }
-        let folder = if cell.folder == self.folder { "".into() } else { cell.folder.to_string_lossy() };
+        let folder = if cell.folder == self.folder {
+            "".into()
+        } else {
+            cell.folder.to_string_lossy()
+        };
         let request = json!({
             "mark": shown.mark(),
             "code": cell.action.code,
@@ -153,7 +162,10 @@ impl Kernel {
     async fn run_request(&mut self, request: String, shown: &mut CellOutput) -> CellResult {
         let process = Arc::clone(&self.process);
         let stdout_bytes = process.info().stdout_bytes;
-        self.read.stdout = self.read.stdout.max(stdout_bytes.saturating_sub(MAX_OUTPUT_BETWEEN_CELLS));
+        self.read.stdout = self
+            .read
+            .stdout
+            .max(stdout_bytes.saturating_sub(MAX_OUTPUT_BETWEEN_CELLS));
         if let Ok(mut stdin) = process.write_stdin().await {
             // If the kernel has exited, reading its output reports that.
             _ = stdin.write(request.as_bytes()).await;
@@ -180,7 +192,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Reads the next output, which may contain a reply. An error is the reason of the kernel's exit.
+    /// Reads the next output, which may contain a reply. An error is the reason of the kernel's
+    /// exit.
     async fn read_next(&mut self, shown: &mut CellOutput) -> Result<Option<KernelReply>, String> {
         let process = Arc::clone(&self.process);
         // Created before the state is read, so that no later change is missed.
@@ -208,7 +221,8 @@ impl Kernel {
         let mut received = None;
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let room = MAX_REPLY_BYTES.saturating_sub(self.reply.len());
-            self.reply.extend_from_slice(part.get(..room).unwrap_or(part));
+            self.reply
+                .extend_from_slice(part.get(..room).unwrap_or(part));
             if !part.ends_with(b"\n") {
                 continue;
             }
@@ -230,7 +244,11 @@ impl Kernel {
             Some((_, Some(signal))) => format!("signal {signal}"),
             _ => "it was lost".to_owned(),
         };
-        let output = if self.reply.is_empty() { &self.last_line } else { &self.reply };
+        let output = if self.reply.is_empty() {
+            &self.last_line
+        } else {
+            &self.reply
+        };
         let output = String::from_utf8_lossy(output);
         let end: Vec<char> = output.trim().chars().rev().take(MAX_REASON_CHARS).collect();
         match (exit, end.is_empty()) {
@@ -242,7 +260,10 @@ impl Kernel {
 
     /// Kills the remaining processes of the kernel, and removes its record.
     pub(super) async fn dispose(self, processes: &Processes) {
-        _ = self.process.signal(Signal::SIGKILL, SignalScope::Tree).await;
+        _ = self
+            .process
+            .signal(Signal::SIGKILL, SignalScope::Tree)
+            .await;
         _ = processes.acknowledge(self.process.id().clone());
     }
 }

@@ -8,7 +8,11 @@ const fn all(byte: u8) -> u64 {
 /// Returns the number of bytes at the start that are printable ASCII or tabs.
 pub(super) fn text_length(bytes: &[u8]) -> usize {
     let (words, _) = bytes.as_chunks::<8>();
-    let whole = words.iter().take_while(|word| is_printable(u64::from_ne_bytes(**word))).count() * 8;
+    let whole = words
+        .iter()
+        .take_while(|word| is_printable(u64::from_ne_bytes(**word)))
+        .count()
+        * 8;
     let rest = bytes.get(whole..).unwrap_or_default();
     let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
     match rest.iter().position(|byte| !is_text(byte)) {
@@ -17,7 +21,8 @@ pub(super) fn text_length(bytes: &[u8]) -> usize {
     }
 }
 
-/// Returns whether all eight bytes are in `' '..='~'`: for any other, the sum, the difference or the byte has its highest bit set.
+/// Returns whether all eight bytes are in `' '..='~'`: for any other, the sum, the difference or
+/// the byte has its highest bit set.
 fn is_printable(word: u64) -> bool {
     // A carry or borrow only comes from a byte that has its highest bit set.
     (word | word.wrapping_add(all(1)) | word.wrapping_sub(all(b' '))) & all(0x80) == 0
@@ -35,7 +40,11 @@ mod tests {
                 let mut bytes = [b'x'; 8];
                 bytes[place] = byte;
                 let is_printable = is_printable(u64::from_ne_bytes(bytes));
-                assert_eq!(is_printable, (b' '..=b'~').contains(&byte), "{byte} at {place}");
+                assert_eq!(
+                    is_printable,
+                    (b' '..=b'~').contains(&byte),
+                    "{byte} at {place}"
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The alternate screen, on which editors and pagers draw, as text. Only exists while a program uses it, because it is large.
+//! The alternate screen, on which editors and pagers draw, as text. Only exists while a program
+//! uses it, because it is large.
 
 use vte::{Params, Perform};
 
@@ -19,7 +20,10 @@ pub(super) struct ScreenSwitch {
 
 impl AlternateScreen {
     pub(super) fn new() -> Self {
-        Self { parser: vt100::Parser::new(ROWS, COLUMNS, 0), watch: ScreenSwitch::default() }
+        Self {
+            parser: vt100::Parser::new(ROWS, COLUMNS, 0),
+            watch: ScreenSwitch::default(),
+        }
     }
 
     pub(super) fn draw(&mut self, bytes: &[u8]) {
@@ -58,5 +62,9 @@ pub(super) fn switch(params: &Params, intermediates: &[u8], action: char) -> Opt
         (b"?", 'l') => false,
         _ => return None,
     };
-    params.iter().flatten().any(|mode| [47, 1047, 1049].contains(mode)).then_some(asked)
+    params
+        .iter()
+        .flatten()
+        .any(|mode| [47, 1047, 1049].contains(mode))
+        .then_some(asked)
 }

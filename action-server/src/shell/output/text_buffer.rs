@@ -16,7 +16,8 @@ pub(super) struct TextBuffer {
     limit: usize,
     head: String,
     head_chars: usize,
-    /// The last characters, and some before them. Half of it is dropped at a time, because each drop moves the rest.
+    /// The last characters, and some before them. Half of it is dropped at a time, because each
+    /// drop moves the rest.
     tail: String,
     tail_chars: usize,
     dropped: usize,
@@ -24,7 +25,14 @@ pub(super) struct TextBuffer {
 
 impl TextBuffer {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, head: String::new(), head_chars: 0, tail: String::new(), tail_chars: 0, dropped: 0 }
+        Self {
+            limit,
+            head: String::new(),
+            head_chars: 0,
+            tail: String::new(),
+            tail_chars: 0,
+            dropped: 0,
+        }
     }
 
     pub(super) fn push(&mut self, char: char) {
@@ -74,7 +82,11 @@ impl TextBuffer {
         let excess = self.tail_chars.saturating_sub(self.tail_limit());
         let bytes = match self.tail.len() == self.tail_chars {
             true => excess,
-            false => self.tail.char_indices().nth(excess).map_or(self.tail.len(), |(at, _)| at),
+            false => self
+                .tail
+                .char_indices()
+                .nth(excess)
+                .map_or(self.tail.len(), |(at, _)| at),
         };
         self.tail.drain(..bytes);
         self.tail_chars -= excess;
@@ -84,7 +96,11 @@ impl TextBuffer {
     pub(super) fn take_text(&mut self) -> FoldedText {
         let mut taken = std::mem::replace(self, Self::new(self.limit));
         taken.drop_excess();
-        FoldedText { head: taken.head, tail: taken.tail, dropped: taken.dropped as u64 }
+        FoldedText {
+            head: taken.head,
+            tail: taken.tail,
+            dropped: taken.dropped as u64,
+        }
     }
 
     /// Returns the capacity of the tail in bytes.

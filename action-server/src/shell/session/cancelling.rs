@@ -1,6 +1,7 @@
 //! Cancels a command within [`CANCEL_TIMEOUT`], whatever it does.
 //!
-//! Kills the processes of the command. Its shell is interrupted, and only killed if it does not return to its prompt.
+//! Kills the processes of the command. Its shell is interrupted, and only killed if it does not
+//! return to its prompt.
 
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use super::{KILL_TIMEOUT, OutputSink, Session, next_event};
 /// Maximum time for a shell to return to its prompt after its processes were killed.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Delay after which processes that were forked meanwhile are killed. Doubled each time, because a shell that is interrupted
-/// repeatedly does not return to its prompt.
+/// Delay after which processes that were forked meanwhile are killed. Doubled each time, because a
+/// shell that is interrupted repeatedly does not return to its prompt.
 const CANCEL_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 impl Session {
-    /// Kills the processes of the running command, and the shell if it does not return to its prompt.
+    /// Kills the processes of the running command, and the shell if it does not return to its
+    /// prompt.
     pub(super) async fn cancel(&mut self, output: &mut OutputSink) -> CommandOutcome {
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         let mut shell_lost = self.ignores_interrupt();
@@ -57,17 +59,25 @@ impl Session {
     }
 
     fn has_ended(&self) -> bool {
-        self.running.as_ref().is_none_or(|running| running.ending().is_some())
+        self.running
+            .as_ref()
+            .is_none_or(|running| running.ending().is_some())
     }
 
-    /// Returns whether the shell ignores SIGINT. It would continue its script when the process that it waits for is killed.
+    /// Returns whether the shell ignores SIGINT. It would continue its script when the process that
+    /// it waits for is killed.
     fn ignores_interrupt(&self) -> bool {
-        self.running.as_ref().is_some_and(|running| baseline::ignores_interrupt(running.baseline().shell()))
+        self.running
+            .as_ref()
+            .is_some_and(|running| baseline::ignores_interrupt(running.baseline().shell()))
     }
 
-    /// Sends SIGINT first, which makes a shell abort its script, before it can notice that the process that it waits for is dead.
+    /// Sends SIGINT first, which makes a shell abort its script, before it can notice that the
+    /// process that it waits for is dead.
     fn kill_once(&self) {
-        let (Some(process), Some(running)) = (&self.process, &self.running) else { return };
+        let (Some(process), Some(running)) = (&self.process, &self.running) else {
+            return;
+        };
         let shell = running.baseline().shell();
         baseline::send(shell, Signal::SIGINT);
         if let Some(group) = process.foreground_group().filter(|&group| group != shell) {
@@ -76,10 +86,13 @@ impl Session {
         running.baseline().kill_new();
     }
 
-    /// Kills processes that were forked while others were killed. Bounded: a fork bomb may be faster, and a process in
-    /// uninterruptible I/O dies later.
+    /// Kills processes that were forked while others were killed. Bounded: a fork bomb may be
+    /// faster, and a process in uninterruptible I/O dies later.
     async fn kill_remaining(&mut self, deadline: Instant) {
-        while self.running.as_ref().is_some_and(|running| running.baseline().kill_new())
+        while self
+            .running
+            .as_ref()
+            .is_some_and(|running| running.baseline().kill_new())
             && Instant::now() < deadline
         {
             sleep(CANCEL_RETRY_DELAY).await;

@@ -1,5 +1,5 @@
-//! Detects that a command has no output for a while. The timer is only moved when it fires, because there are many more outputs and
-//! commands than timeouts.
+//! Detects that a command has no output for a while. The timer is only moved when it fires, because
+//! there are many more outputs and commands than timeouts.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -13,9 +13,12 @@ pub(super) struct QuietTimer {
 }
 
 impl QuietTimer {
-    /// Waits until `timeout` has elapsed since `last_output_at`; forever if that overflows the clock. Cancel-safe.
+    /// Waits until `timeout` has elapsed since `last_output_at`; forever if that overflows the
+    /// clock. Cancel-safe.
     pub(super) async fn elapsed(&mut self, last_output_at: Instant, timeout: Duration) {
-        let Some(due) = last_output_at.checked_add(timeout) else { return std::future::pending().await };
+        let Some(due) = last_output_at.checked_add(timeout) else {
+            return std::future::pending().await;
+        };
         let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(due)));
         loop {
             // It may be too early, or too late because of an earlier, longer timeout.

@@ -1,5 +1,5 @@
-//! Waits for the shell's prompt, and starts a new shell if the previous one has exited. Runs nothing of the user's, so that a
-//! failure can be retried.
+//! Waits for the shell's prompt, and starts a new shell if the previous one has exited. Runs
+//! nothing of the user's, so that a failure can be retried.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,9 @@ use super::{KILL_TIMEOUT, Session, next_event, until};
 /// A shell without startup files takes milliseconds.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) const STARTUP_FILES_ENDED: &str =
-    "The start-up files of the shell (such as ~/.bashrc) exited or replaced it, so it runs without them.";
+pub(super) const STARTUP_FILES_ENDED: &str = "The start-up files of the shell (such as ~/.bashrc) exited or replaced it, so it runs without them.";
 
-const STARTUP_FILES_HUNG: &str =
-    "The start-up files of the shell (such as ~/.bashrc) did not end in time, so it runs without them.";
+const STARTUP_FILES_HUNG: &str = "The start-up files of the shell (such as ~/.bashrc) did not end in time, so it runs without them.";
 
 impl Session {
     /// Waits until the shell accepts a command.
@@ -71,7 +69,9 @@ impl Session {
 
     /// Returns when the shell must have read its start-up files. `None` if it is not reading them.
     pub(super) fn startup_deadline(&self) -> Option<Instant> {
-        self.process.as_ref().and_then(ShellProcess::startup_deadline)
+        self.process
+            .as_ref()
+            .and_then(ShellProcess::startup_deadline)
     }
 
     /// Kills a shell whose start-up files do not end.
@@ -83,7 +83,9 @@ impl Session {
     /// Starts no more shells with the start-up files, and informs the agent with the next command.
     pub(super) fn skip_startup_files(&mut self, note: &'static str) {
         tracing::warn!("{note}");
-        self.shared.skips_startup_files.store(true, Ordering::Relaxed);
+        self.shared
+            .skips_startup_files
+            .store(true, Ordering::Relaxed);
         self.note = Some(note);
     }
 
@@ -91,8 +93,15 @@ impl Session {
     pub(super) fn start_process(&mut self) -> Result<(), StartError> {
         let working_dir = self.shared.working_dir.borrow().clone();
         // A command may have removed the working directory.
-        let folders = [working_dir.as_path(), self.config.working_dir.as_path(), "/".as_ref()];
-        let folder = folders.into_iter().find(|folder| folder.is_dir()).unwrap_or("/".as_ref());
+        let folders = [
+            working_dir.as_path(),
+            self.config.working_dir.as_path(),
+            "/".as_ref(),
+        ];
+        let folder = folders
+            .into_iter()
+            .find(|folder| folder.is_dir())
+            .unwrap_or("/".as_ref());
         let process = ShellProcess::start(
             &self.program,
             &self.config.environment.current(),
@@ -100,7 +109,10 @@ impl Session {
             &self.config.scratch_dir,
             self.shared.skips_startup_files.load(Ordering::Relaxed),
         )
-        .map_err(|source| StartError::Spawn { program: self.program.path.clone(), source })?;
+        .map_err(|source| StartError::Spawn {
+            program: self.program.path.clone(),
+            source,
+        })?;
         self.process = Some(process);
         Ok(())
     }

@@ -7,11 +7,20 @@ const CANCEL_TIMEOUT: Duration = Duration::from_millis(1900);
 /// Cancels `command` after it printed `started`, and returns its observation.
 async fn cancel(fixture: &Fixture, command: &str) -> CommandObservation {
     let cancel = CancellationToken::new();
-    let running = fixture.start_running(command, "started", cancel.clone()).await;
+    let running = fixture
+        .start_running(command, "started", cancel.clone())
+        .await;
     cancel.cancel();
-    let result = timeout(CANCEL_TIMEOUT, running).await.expect("the cancel completes in time").unwrap();
+    let result = timeout(CANCEL_TIMEOUT, running)
+        .await
+        .expect("the cancel completes in time")
+        .unwrap();
     assert_eq!(result.metadata.exit_code, 137);
-    assert!(result.metadata.suffix.contains("cancelled"), "{}", result.metadata.suffix);
+    assert!(
+        result.metadata.suffix.contains("cancelled"),
+        "{}",
+        result.metadata.suffix
+    );
     result
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Characters with a meaning in shells, and letters with bytes that shells use internally (0x81 to 0x88).
+/// Characters with a meaning in shells, and letters with bytes that shells use internally (0x81 to
+/// 0x88).
 const SPECIAL_CHARACTERS: &str =
     "it's \"q\" `x` $HOME \\n \\\n\tline 2\r\n ÁÂÃÄÅÆÇÈ € 秘密 \u{1}\u{7f} !! # ; & *";
 
@@ -15,15 +16,18 @@ fn is_exported(text: &str) -> bool {
 
 impl Fixture {
     async fn run_with(&self, variables: &[(&str, &str)], command: &str) -> CommandObservation {
-        self.act_with(variables, action(command), None, CancellationToken::new()).await
+        self.act_with(variables, action(command), None, CancellationToken::new())
+            .await
     }
 
-    /// Checks that no part of `value` remains: for the next command, in the shell's variables and environment, and in the
-    /// script file, which all processes of the shell can read.
+    /// Checks that no part of `value` remains: for the next command, in the shell's variables and
+    /// environment, and in the script file, which all processes of the shell can read.
     async fn assert_forgotten(&self, value: &str, after: &str) {
         let script = self.succeed("cat /proc/self/fd/250; echo").await;
         assert!(!script.contains(value), "after {after}: {script}");
-        let left = self.succeed("env; set; export -p; cat /proc/$$/environ | tr '\\0' '\\n'").await;
+        let left = self
+            .succeed("env; set; export -p; cat /proc/$$/environ | tr '\\0' '\\n'")
+            .await;
         assert!(!left.contains(value), "after {after}: {left}");
     }
 }
@@ -149,10 +153,12 @@ on_every_shell! {
     }
 
     async fn files_of_the_shell_do_not_contain_the_value(fixture) {
-        // Without the terminal, whose input `cat` would consume. A pipe that the test runner left open never ends.
+        // Without the terminal, whose input `cat` would consume. A pipe that the test runner left
+        // open never ends.
         let files = "for f in /proc/$$/fd/*; do case $(readlink $f) in /dev/*) ;; *) timeout 0.1 cat $f;; esac; done";
         let round = format!("cat /proc/$$/environ /proc/$$/cmdline; {files}; : >looked");
-        // The file exists before the background job opens it: without it, the loop below would end immediately.
+        // The file exists before the background job opens it: without it, the loop below would end
+        // immediately.
         fixture.succeed(&format!(": >seen; (while :; do {round}; done </dev/null >>seen 2>&1 &); echo started")).await;
         // The second round begins during the command. No `$(…)`: the job would read from its pipe.
         let wait = "rm -f looked; until [ -e looked ]; do sleep 0.01; done";

@@ -144,11 +144,24 @@ on_every_shell! {
 #[tokio::test]
 async fn error_names_the_missing_shell() {
     let folder = TempDir::new().unwrap();
-    let shell = Shell::start_program(config(folder.path()), ShellProgram::at("/no/such/shell".into()));
+    let shell = Shell::start_program(
+        config(folder.path()),
+        ShellProgram::at("/no/such/shell".into()),
+    );
     let observation = shell
-        .run(action("echo hi"), environment(&[]), None, Box::new(|_| {}), CancellationToken::new())
+        .run(
+            action("echo hi"),
+            environment(&[]),
+            None,
+            Box::new(|_| {}),
+            CancellationToken::new(),
+        )
         .await;
-    assert!(observation.content.contains("/no/such/shell"), "{}", observation.content);
+    assert!(
+        observation.content.contains("/no/such/shell"),
+        "{}",
+        observation.content
+    );
     shell.shut_down().await;
 }
 
@@ -157,8 +170,18 @@ async fn error_is_reported_when_the_shell_exits_immediately() {
     let folder = TempDir::new().unwrap();
     let shell = Shell::start_program(config(folder.path()), ShellProgram::at("/bin/true".into()));
     let observation = shell
-        .run(action("echo hi"), environment(&[]), None, Box::new(|_| {}), CancellationToken::new())
+        .run(
+            action("echo hi"),
+            environment(&[]),
+            None,
+            Box::new(|_| {}),
+            CancellationToken::new(),
+        )
         .await;
-    assert!(observation.content.starts_with("ERROR: "), "{}", observation.content);
+    assert!(
+        observation.content.starts_with("ERROR: "),
+        "{}",
+        observation.content
+    );
     shell.shut_down().await;
 }

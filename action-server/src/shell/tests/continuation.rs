@@ -121,24 +121,46 @@ on_every_shell! {
 async fn run_with_short_silence_timeout(name: &'static str, case: impl AsyncFnOnce(Fixture)) {
     let Some(path) = find_shell(name) else { return };
     let folder = Arc::new(TempDir::new().unwrap());
-    let config = ShellConfig { no_change_timeout: SHORT_TIMEOUT, ..config(folder.path()) };
+    let config = ShellConfig {
+        no_change_timeout: SHORT_TIMEOUT,
+        ..config(folder.path())
+    };
     let shell = Shell::start_program(config, ShellProgram::at(path));
-    case(Fixture { shell: shell.clone(), folder }).await;
+    case(Fixture {
+        shell: shell.clone(),
+        folder,
+    })
+    .await;
     shell.shut_down().await;
 }
 
 #[tokio::test]
 async fn silence_is_reported_unless_the_action_blocks() {
     run_with_short_silence_timeout("bash", async |fixture: Fixture| {
-        let result = fixture.run("echo one; sleep 0.6; echo two; read line").await;
-        assert_eq!((result.content.as_str(), result.metadata.exit_code), ("one", -1));
+        let result = fixture
+            .run("echo one; sleep 0.6; echo two; read line")
+            .await;
+        assert_eq!(
+            (result.content.as_str(), result.metadata.exit_code),
+            ("one", -1)
+        );
         let expected = "\n[The command has no new output after 0.3 seconds.";
-        assert!(result.metadata.suffix.starts_with(expected), "{}", result.metadata.suffix);
+        assert!(
+            result.metadata.suffix.starts_with(expected),
+            "{}",
+            result.metadata.suffix
+        );
         fixture.type_in("x").await;
         fixture.run("").await;
-        let blocking = RunAction { blocking: true, ..action("sleep 0.9; echo end") };
+        let blocking = RunAction {
+            blocking: true,
+            ..action("sleep 0.9; echo end")
+        };
         let result = fixture.act(blocking, None, CancellationToken::new()).await;
-        assert_eq!((result.content.as_str(), result.metadata.exit_code), ("end", 0));
+        assert_eq!(
+            (result.content.as_str(), result.metadata.exit_code),
+            ("end", 0)
+        );
     })
     .await;
 }
@@ -146,7 +168,9 @@ async fn silence_is_reported_unless_the_action_blocks() {
 #[tokio::test]
 async fn output_restarts_the_silence_timeout() {
     run_with_short_silence_timeout("bash", async |fixture: Fixture| {
-        let result = fixture.run("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done").await;
+        let result = fixture
+            .run("for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done")
+            .await;
         assert_eq!(result.metadata.exit_code, 0);
     })
     .await;
@@ -157,7 +181,10 @@ async fn reading_command_has_the_terminal_and_waits() {
     run_with_short_silence_timeout("bash", async |fixture: Fixture| {
         let result = fixture.run("cat").await;
         assert!(
-            result.metadata.suffix.starts_with("\n[The command has no new output"),
+            result
+                .metadata
+                .suffix
+                .starts_with("\n[The command has no new output"),
             "{}",
             result.metadata.suffix
         );

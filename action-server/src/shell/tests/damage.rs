@@ -124,8 +124,13 @@ const PROMPT_TIMEOUT: Duration = Duration::from_secs(2);
 impl Fixture {
     /// Types `text` to a program that waits for input and returns its output.
     async fn type_to_waiting(&self, text: &str) -> String {
-        let input = RunAction { is_input: true, ..action(text) };
-        let result = self.act(input, Some(PROMPT_TIMEOUT), CancellationToken::new()).await;
+        let input = RunAction {
+            is_input: true,
+            ..action(text)
+        };
+        let result = self
+            .act(input, Some(PROMPT_TIMEOUT), CancellationToken::new())
+            .await;
         assert_eq!(result.metadata.exit_code, -1, "{result:?}");
         result.content
     }
@@ -137,9 +142,17 @@ async fn nested_bash_is_a_program_that_waits_for_input() {
         fixture.succeed("A=outer").await;
         let result = fixture.run_for("bash --norc", PROMPT_TIMEOUT).await;
         assert_eq!(result.metadata.exit_code, -1, "{result:?}");
-        assert!(fixture.type_to_waiting("A=inner; echo $((6 * 7))").await.contains("42"));
+        assert!(
+            fixture
+                .type_to_waiting("A=inner; echo $((6 * 7))")
+                .await
+                .contains("42")
+        );
         assert_eq!(fixture.type_in("exit 7").await.metadata.exit_code, 7);
-        assert_eq!(fixture.succeed("echo $A; pwd").await, format!("outer\n{}", fixture.path().display()));
+        assert_eq!(
+            fixture.succeed("echo $A; pwd").await,
+            format!("outer\n{}", fixture.path().display())
+        );
     })
     .await;
 }
@@ -147,13 +160,21 @@ async fn nested_bash_is_a_program_that_waits_for_input() {
 #[tokio::test]
 async fn bash_that_replaces_the_shell_ends_the_session() {
     run_on("bash", async |fixture: Fixture| {
-        let result = fixture.run_for("export A=kept; exec bash --norc", PROMPT_TIMEOUT).await;
+        let result = fixture
+            .run_for("export A=kept; exec bash --norc", PROMPT_TIMEOUT)
+            .await;
         assert_eq!(result.metadata.exit_code, -1, "{result:?}");
-        assert!(result.metadata.suffix.contains("replaced the shell"), "{result:?}");
+        assert!(
+            result.metadata.suffix.contains("replaced the shell"),
+            "{result:?}"
+        );
         assert!(fixture.type_to_waiting("echo $A").await.contains("kept"));
         let result = fixture.type_in("exit 3").await;
         assert_eq!(result.metadata.exit_code, 3);
-        assert!(result.metadata.suffix.contains("It ended the shell"), "{result:?}");
+        assert!(
+            result.metadata.suffix.contains("It ended the shell"),
+            "{result:?}"
+        );
         assert_eq!(fixture.succeed("echo [$A]").await, "[]");
     })
     .await;
@@ -177,7 +198,10 @@ async fn prompts_on_another_terminal_are_ignored() {
 #[tokio::test]
 async fn history_expansion_is_off() {
     run_on("bash", async |fixture: Fixture| {
-        assert_eq!(fixture.succeed("echo 'a!b' \"c!d\" e!f").await, "a!b c!d e!f");
+        assert_eq!(
+            fixture.succeed("echo 'a!b' \"c!d\" e!f").await,
+            "a!b c!d e!f"
+        );
     })
     .await;
 }
@@ -185,10 +209,25 @@ async fn history_expansion_is_off() {
 #[tokio::test]
 async fn interrupted_command_ends_when_it_changed_the_prompt() {
     run_on("bash", async |fixture: Fixture| {
-        for damage in ["PS1='> '", "PROMPT_COMMAND=false", "unset PS1; IFS=,", "exec 2>err"] {
-            fixture.run_for(&format!("{damage}; sleep 1000"), Duration::from_millis(300)).await;
-            assert_eq!(fixture.type_in("C-c").await.metadata.exit_code, 130, "{damage}");
-            assert_eq!(fixture.succeed("IFS=' '; exec 2>/dev/tty; echo fine").await, "fine", "{damage}");
+        for damage in [
+            "PS1='> '",
+            "PROMPT_COMMAND=false",
+            "unset PS1; IFS=,",
+            "exec 2>err",
+        ] {
+            fixture
+                .run_for(&format!("{damage}; sleep 1000"), Duration::from_millis(300))
+                .await;
+            assert_eq!(
+                fixture.type_in("C-c").await.metadata.exit_code,
+                130,
+                "{damage}"
+            );
+            assert_eq!(
+                fixture.succeed("IFS=' '; exec 2>/dev/tty; echo fine").await,
+                "fine",
+                "{damage}"
+            );
         }
     })
     .await;
@@ -198,13 +237,18 @@ async fn interrupted_command_ends_when_it_changed_the_prompt() {
 async fn shell_of_another_user_waits_for_input() {
     run_on("bash", async |fixture: Fixture| {
         if !nix::unistd::geteuid().is_root() {
-            return skip(Requirement::Root, "only root becomes another user without a password");
+            return skip(
+                Requirement::Root,
+                "only root becomes another user without a password",
+            );
         }
         if skip_without("su") {
             return;
         }
         fixture.succeed("cd /").await;
-        fixture.run_for("su nobody -s /bin/bash", PROMPT_TIMEOUT).await;
+        fixture
+            .run_for("su nobody -s /bin/bash", PROMPT_TIMEOUT)
+            .await;
         assert!(fixture.type_to_waiting("id -un").await.contains("nobody"));
         assert_eq!(fixture.type_in("exit 6").await.metadata.exit_code, 6);
         assert_eq!(fixture.succeed("id -un").await, "root");
@@ -215,8 +259,20 @@ async fn shell_of_another_user_waits_for_input() {
 #[tokio::test]
 async fn bash_reports_status_and_errors_as_usual() {
     run_on("bash", async |fixture: Fixture| {
-        assert_eq!(fixture.succeed("false | true; echo ${PIPESTATUS[@]}").await, "1 0");
-        for open in ["echo \"abc", "echo 'abc", "[[ a", "[[ -f x", "echo `", "echo ${", "((1+", "[[ a b ]]"] {
+        assert_eq!(
+            fixture.succeed("false | true; echo ${PIPESTATUS[@]}").await,
+            "1 0"
+        );
+        for open in [
+            "echo \"abc",
+            "echo 'abc",
+            "[[ a",
+            "[[ -f x",
+            "echo `",
+            "echo ${",
+            "((1+",
+            "[[ a b ]]",
+        ] {
             assert_eq!(fixture.run("true").await.metadata.exit_code, 0);
             assert_eq!(fixture.run(open).await.metadata.exit_code, 2, "{open}");
             assert_eq!(fixture.succeed("echo $?").await, "2", "{open}");
@@ -232,14 +288,19 @@ async fn bash_reports_status_and_errors_as_usual() {
 
 #[tokio::test]
 async fn commands_complete_when_the_prompt_cannot_be_reset() {
-    for damage in
-        ["readonly PS1=x", "PS1='$ '; readonly PS1", "readonly PROMPT_COMMAND; PS1=x", "shopt -u promptvars"]
-    {
+    for damage in [
+        "readonly PS1=x",
+        "PS1='$ '; readonly PS1",
+        "readonly PROMPT_COMMAND; PS1=x",
+        "shopt -u promptvars",
+    ] {
         run_on("bash", async |fixture: Fixture| {
             fixture.run("echo started").await;
             fixture.run_for(damage, Duration::from_secs(5)).await;
             for number in 0..3 {
-                let result = fixture.run_for(&format!("echo {number}"), Duration::from_secs(5)).await;
+                let result = fixture
+                    .run_for(&format!("echo {number}"), Duration::from_secs(5))
+                    .await;
                 assert_eq!(
                     (result.content.lines().next(), result.metadata.exit_code),
                     (Some(&*number.to_string()), 0),

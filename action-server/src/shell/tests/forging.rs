@@ -1,8 +1,10 @@
-//! A command cannot forge its completion: each attack completes only when it exits, with its own exit code.
+//! A command cannot forge its completion: each attack completes only when it exits, with its own
+//! exit code.
 
 use super::*;
 
-/// Functions of the attacks. They forge marks and reports of this and of older versions with every nonce that they find.
+/// Functions of the attacks. They forge marks and reports of this and of older versions with every
+/// nonce that they find.
 const ATTACK_LIBRARY: &str = r#"
 import array, ctypes, fcntl, glob, os, re, signal, socket, sys, termios, time
 shell = int(os.environ["SHELL_PID"])
@@ -54,25 +56,37 @@ everything = [path for path in everything if not path.endswith(("/0", "/1", "/2"
 const ATTACK_END: &str = "\ntime.sleep(0.3)\nopen('ended', 'w').close()\nsys.exit(3)\n";
 
 impl Fixture {
-    /// Writes `attack` as a program and returns its command line. `None`, and the test is skipped, without Python.
+    /// Writes `attack` as a program and returns its command line. `None`, and the test is skipped,
+    /// without Python.
     fn program(&self, name: &str, attack: &str) -> Option<String> {
         if skip_without("python3") {
             return None;
         }
-        std::fs::write(self.path().join(name), format!("{ATTACK_LIBRARY}\n{attack}\n")).unwrap();
+        std::fs::write(
+            self.path().join(name),
+            format!("{ATTACK_LIBRARY}\n{attack}\n"),
+        )
+        .unwrap();
         Some(format!("SHELL_PID=$$ python3 {name}"))
     }
 
-    /// Runs an attack in the foreground. It must not complete before it exits, nor with another exit code.
+    /// Runs an attack in the foreground. It must not complete before it exits, nor with another
+    /// exit code.
     async fn assert_cannot_complete(&self, attack: &str) {
-        let Some(command) = self.program("attack.py", &format!("{attack}{ATTACK_END}")) else { return };
+        let Some(command) = self.program("attack.py", &format!("{attack}{ATTACK_END}")) else {
+            return;
+        };
         self.assert_completes_once(&command).await;
     }
 
     async fn assert_completes_once(&self, command: &str) {
         let result = self.run(command).await;
         let has_ended = self.path().join("ended").exists();
-        assert_eq!((result.metadata.exit_code, has_ended), (3, true), "{command}: {result:?}");
+        assert_eq!(
+            (result.metadata.exit_code, has_ended),
+            (3, true),
+            "{command}: {result:?}"
+        );
         assert_eq!(self.run("(exit 4)").await.metadata.exit_code, 4);
         assert_eq!(self.succeed("echo fine").await, "fine");
     }

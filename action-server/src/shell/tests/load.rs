@@ -44,7 +44,10 @@ on_every_shell! {
 }
 
 fn zombies() -> Vec<i32> {
-    children::adopted().into_iter().filter(|&pid| !is_alive(pid)).collect()
+    children::adopted()
+        .into_iter()
+        .filter(|&pid| !is_alive(pid))
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,7 +62,11 @@ async fn measure_echo_latency() {
                 times.push(started.elapsed());
             }
             times.sort();
-            eprintln!("{name}: p50 {:?}, p99 {:?}", times[times.len() / 2], times[times.len() * 99 / 100]);
+            eprintln!(
+                "{name}: p50 {:?}, p99 {:?}",
+                times[times.len() / 2],
+                times[times.len() * 99 / 100]
+            );
         })
         .await;
     }

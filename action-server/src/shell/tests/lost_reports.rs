@@ -1,5 +1,5 @@
-//! Commands that keep the shell from reading the next one or from reporting its completion: each command still completes,
-//! and none runs twice.
+//! Commands that keep the shell from reading the next one or from reporting its completion: each
+//! command still completes, and none runs twice.
 
 use nix::sys::signal::Signal;
 
@@ -15,7 +15,11 @@ impl Fixture {
         self.run(command).await;
         self.run("true").await;
         let result = self.run("echo fine").await;
-        assert_eq!((&*result.content, result.metadata.exit_code), ("fine", 0), "after {command}: {result:?}");
+        assert_eq!(
+            (&*result.content, result.metadata.exit_code),
+            ("fine", 0),
+            "after {command}: {result:?}"
+        );
     }
 }
 
@@ -164,7 +168,13 @@ on_every_shell! {
 #[tokio::test]
 async fn bash_that_cannot_report_is_replaced() {
     run_on("bash", async |fixture: Fixture| {
-        for command in ["ulimit -n 128", "set -r", "enable -n printf", "enable -n command", "exec 251>&-"] {
+        for command in [
+            "ulimit -n 128",
+            "set -r",
+            "enable -n printf",
+            "enable -n command",
+            "exec 251>&-",
+        ] {
             fixture.assert_survives(command).await;
         }
     })
@@ -176,10 +186,17 @@ async fn descriptors_from_ten_are_the_commands_own_in_bash() {
     run_on("bash", async |fixture: Fixture| {
         for descriptor in 10..14 {
             fixture
-                .succeed(&format!("exec {descriptor}>file{descriptor}; echo written >&{descriptor}"))
+                .succeed(&format!(
+                    "exec {descriptor}>file{descriptor}; echo written >&{descriptor}"
+                ))
                 .await;
-            assert_eq!(fixture.succeed(&format!("cat file{descriptor}")).await, "written");
-            fixture.succeed(&format!("exec {descriptor}>&-; ! true >&{descriptor}")).await;
+            assert_eq!(
+                fixture.succeed(&format!("cat file{descriptor}")).await,
+                "written"
+            );
+            fixture
+                .succeed(&format!("exec {descriptor}>&-; ! true >&{descriptor}"))
+                .await;
         }
     })
     .await;
@@ -190,9 +207,18 @@ async fn variables_are_injected_when_bash_reads_assignment_words() {
     run_on("bash", async |fixture: Fixture| {
         fixture.succeed("set -k").await;
         let variables = [("T", "value")];
-        let result =
-            fixture.act_with(&variables, action("echo \"[$T]$-\""), None, CancellationToken::new()).await;
-        assert!(result.content.starts_with("[value]") && result.content.contains('k'), "{result:?}");
+        let result = fixture
+            .act_with(
+                &variables,
+                action("echo \"[$T]$-\""),
+                None,
+                CancellationToken::new(),
+            )
+            .await;
+        assert!(
+            result.content.starts_with("[value]") && result.content.contains('k'),
+            "{result:?}"
+        );
     })
     .await;
 }
@@ -203,7 +229,10 @@ async fn bash_that_times_out_at_idle_loses_no_command() {
         let shell = fixture.shell_pid().await;
         fixture.succeed("TMOUT=1").await;
         sleep(Duration::from_millis(2200)).await;
-        assert_eq!(fixture.succeed("echo fine; echo $$").await, format!("fine\n{shell}"));
+        assert_eq!(
+            fixture.succeed("echo fine; echo $$").await,
+            format!("fine\n{shell}")
+        );
     })
     .await;
 }

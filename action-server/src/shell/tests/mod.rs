@@ -1,6 +1,7 @@
 //! The contract of a shell. Each case runs on bash, dash and busybox ash, if the machine has them.
 //!
-//! A case never sleeps to let something happen. It waits for a condition for at most [`TEST_TIMEOUT`].
+//! A case never sleeps to let something happen. It waits for a condition for at most
+//! [`TEST_TIMEOUT`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -71,8 +72,14 @@ async fn run_on<F: Future<Output = ()>>(name: &'static str, case: impl FnOnce(Fi
     nix::sys::prctl::set_child_subreaper(true).unwrap();
     let folder = Arc::new(TempDir::new().unwrap());
     let shell = Shell::start_program(config(folder.path()), ShellProgram::at(path));
-    case(Fixture { shell: shell.clone(), folder }).await;
-    timeout(Duration::from_secs(2), shell.shut_down()).await.expect("the shell shuts down within 2 s");
+    case(Fixture {
+        shell: shell.clone(),
+        folder,
+    })
+    .await;
+    timeout(Duration::from_secs(2), shell.shut_down())
+        .await
+        .expect("the shell shuts down within 2 s");
 }
 
 /// Returns the path of a shell. `None`, and the test is skipped, if the machine does not have it.
@@ -84,7 +91,8 @@ fn find_shell(name: &'static str) -> Option<PathBuf> {
     path
 }
 
-/// The folder is the home too: the start-up files of the tester must not change the result of a test.
+/// The folder is the home too: the start-up files of the tester must not change the result of a
+/// test.
 fn config(folder: &Path) -> ShellConfig {
     let own = std::env::vars_os().filter(|(name, _)| name != "HOME");
     ShellConfig {
@@ -112,14 +120,20 @@ fn action(command: &str) -> RunAction {
 }
 
 fn environment(variables: &[(&str, &str)]) -> CommandEnvironment {
-    CommandEnvironment(variables.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect())
+    CommandEnvironment(
+        variables
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()))
+            .collect(),
+    )
 }
 
 fn command_observation(observation: Observation) -> CommandObservation {
     match observation.kind {
-        ObservationKind::Run(run) => {
-            CommandObservation { content: observation.content, metadata: run.metadata }
-        }
+        ObservationKind::Run(run) => CommandObservation {
+            content: observation.content,
+            metadata: run.metadata,
+        },
         other => panic!("not a run observation: {other:?}, {}", observation.content),
     }
 }
@@ -167,35 +181,59 @@ impl Fixture {
         limit: Option<Duration>,
         cancel: CancellationToken,
     ) -> CommandObservation {
-        let run = self.shell.run(action.clone(), environment(variables), limit, Box::new(|_| {}), cancel);
+        let run = self.shell.run(
+            action.clone(),
+            environment(variables),
+            limit,
+            Box::new(|_| {}),
+            cancel,
+        );
         command_observation(
-            timeout(TEST_TIMEOUT * 2, run).await.unwrap_or_else(|_| panic!("no observation of {action:?}")),
+            timeout(TEST_TIMEOUT * 2, run)
+                .await
+                .unwrap_or_else(|_| panic!("no observation of {action:?}")),
         )
     }
 
     /// Runs a command to completion.
     async fn run(&self, command: &str) -> CommandObservation {
-        self.act(action(command), None, CancellationToken::new()).await
+        self.act(action(command), None, CancellationToken::new())
+            .await
     }
 
     /// Runs a command that must exit with 0 and returns its output.
     async fn succeed(&self, command: &str) -> String {
         let result = self.run(command).await;
-        assert_eq!(result.metadata.suffix, completed(0), "{command}: {}", result.content);
+        assert_eq!(
+            result.metadata.suffix,
+            completed(0),
+            "{command}: {}",
+            result.content
+        );
         result.content
     }
 
     /// Runs a command with a timeout.
     async fn run_for(&self, command: &str, limit: Duration) -> CommandObservation {
-        self.act(action(command), Some(limit), CancellationToken::new()).await
+        self.act(action(command), Some(limit), CancellationToken::new())
+            .await
     }
 
     /// Types text to the running command.
     async fn type_in(&self, text: &str) -> CommandObservation {
-        self.act(RunAction { is_input: true, ..action(text) }, None, CancellationToken::new()).await
+        self.act(
+            RunAction {
+                is_input: true,
+                ..action(text)
+            },
+            None,
+            CancellationToken::new(),
+        )
+        .await
     }
 
-    /// Starts `command` and waits until its output contains `sign`. The handle returns the observation.
+    /// Starts `command` and waits until its output contains `sign`. The handle returns the
+    /// observation.
     async fn start_running(
         &self,
         command: &str,
@@ -205,19 +243,36 @@ impl Fixture {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&seen);
         let shell = self.shell.clone();
-        let action = RunAction { blocking: true, ..action(command) };
+        let action = RunAction {
+            blocking: true,
+            ..action(command)
+        };
         let running = tokio::spawn(async move {
-            let output: OutputSink = Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes));
-            command_observation(shell.run(action, environment(&[]), None, output, cancel).await)
+            let output: OutputSink =
+                Box::new(move |bytes| sink.lock().unwrap().extend_from_slice(bytes));
+            command_observation(
+                shell
+                    .run(action, environment(&[]), None, output, cancel)
+                    .await,
+            )
         });
-        eventually(sign, || String::from_utf8_lossy(&seen.lock().unwrap()).contains(sign)).await;
+        eventually(sign, || {
+            String::from_utf8_lossy(&seen.lock().unwrap()).contains(sign)
+        })
+        .await;
         running
     }
 
     /// Waits for a file that a command writes and returns the process id in it.
     async fn pid_in(&self, file: &str) -> i32 {
         let path = self.path().join(file);
-        let read = || std::fs::read_to_string(&path).ok()?.strip_suffix('\n')?.parse().ok();
+        let read = || {
+            std::fs::read_to_string(&path)
+                .ok()?
+                .strip_suffix('\n')?
+                .parse()
+                .ok()
+        };
         eventually(file, || read().is_some()).await;
         read().unwrap()
     }

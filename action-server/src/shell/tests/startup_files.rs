@@ -16,7 +16,10 @@ fn bash_at_home(files: &[(&str, &str)]) -> Option<Fixture> {
         fs::write(&file, text).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    Some(Fixture { shell: Shell::start_program(config(folder.path()), ShellProgram::at(path)), folder })
+    Some(Fixture {
+        shell: Shell::start_program(config(folder.path()), ShellProgram::at(path)),
+        folder,
+    })
 }
 
 /// Whether the last observation contains the warning that the shell runs without the files.
@@ -37,18 +40,26 @@ async fn bash_has_the_effects_of_bashrc() {
         (".cargo/env", "PATH=$HOME/.cargo/bin:$PATH"),
         ("env/bin/python3", "#!/bin/sh"),
     ];
-    let Some(fixture) = bash_at_home(&files) else { return };
+    let Some(fixture) = bash_at_home(&files) else {
+        return;
+    };
     let python = fixture.folder.path().join("env/bin/python3");
     let command = action("ll; nvm use; echo $CONDA_DEFAULT_ENV; echo $PATH");
     let home = fixture.folder.path().display();
     let expected = format!("listed\nnvm use\ntestbed\n{home}/.cargo/bin:{home}/env/bin:");
     for is_static in [false, true] {
-        let command = RunAction { is_static, ..command.clone() };
+        let command = RunAction {
+            is_static,
+            ..command.clone()
+        };
         let ran = fixture.act(command, None, CancellationToken::new()).await;
         assert!(ran.content.starts_with(&expected), "{ran:?}");
         assert_eq!(ran.metadata.py_interpreter_path.as_deref(), python.to_str());
     }
-    assert_eq!(fixture.succeed("ll; echo \"$TERM $PAGER\"").await, "listed\ndumb cat");
+    assert_eq!(
+        fixture.succeed("ll; echo \"$TERM $PAGER\"").await,
+        "listed\ndumb cat"
+    );
     assert!(!is_warned(&fixture.run("exit 3").await));
     assert_eq!(fixture.succeed("ll").await, "listed");
 }
@@ -74,13 +85,31 @@ async fn harmless_bashrc_changes_no_result() {
         "exec 9>&- 10>&- 251>&- 252>&-; set -o history; set -o vi",
         "shopt -u expand_aliases; ulimit -c 0; umask 077",
     ] {
-        let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else { return };
+        let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else {
+            return;
+        };
         let ran = fixture.run("echo hi; pwd").await;
-        let own = ran.content.lines().filter(|line| !line.starts_with('+')).collect::<Vec<_>>().join("\n");
-        assert_eq!(own, format!("hi\n{}", fixture.path().display()), "{bashrc}: {ran:?}");
+        let own = ran
+            .content
+            .lines()
+            .filter(|line| !line.starts_with('+'))
+            .collect::<Vec<_>>()
+            .join("\n");
+        assert_eq!(
+            own,
+            format!("hi\n{}", fixture.path().display()),
+            "{bashrc}: {ran:?}"
+        );
         assert_eq!(ran.metadata.exit_code, 0, "{bashrc}");
-        assert_eq!(fixture.run("(exit 4)").await.metadata.suffix, completed(4), "{bashrc}");
-        assert!(!fixture.run("true").await.metadata.suffix.contains("shell"), "{bashrc}");
+        assert_eq!(
+            fixture.run("(exit 4)").await.metadata.suffix,
+            completed(4),
+            "{bashrc}"
+        );
+        assert!(
+            !fixture.run("true").await.metadata.suffix.contains("shell"),
+            "{bashrc}"
+        );
         fixture.shell.shut_down().await;
     }
 }
@@ -96,12 +125,22 @@ async fn bashrc_that_ends_the_shell_is_skipped_with_a_warning() {
         "kill -9 $$",
         "PROMPT_COMMAND='exit 1'",
     ] {
-        let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else { return };
+        let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else {
+            return;
+        };
         let ran = fixture.run("echo hi").await;
-        assert_eq!((ran.content.as_str(), is_warned(&ran)), ("hi", true), "{bashrc}: {ran:?}");
+        assert_eq!(
+            (ran.content.as_str(), is_warned(&ran)),
+            ("hi", true),
+            "{bashrc}: {ran:?}"
+        );
         assert!(!is_warned(&fixture.run("exit 1").await), "{bashrc}");
         let ran = fixture.run("echo again").await;
-        assert_eq!((ran.content.as_str(), is_warned(&ran)), ("again", false), "{bashrc}: {ran:?}");
+        assert_eq!(
+            (ran.content.as_str(), is_warned(&ran)),
+            ("again", false),
+            "{bashrc}: {ran:?}"
+        );
         fixture.shell.shut_down().await;
     }
 }
@@ -116,12 +155,28 @@ async fn bashrc_that_hangs_is_skipped_with_a_warning() {
         "PROMPT_COMMAND='sleep 1000'",
     ]
     .map(|bashrc| async move {
-        let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else { return };
+        let Some(fixture) = bash_at_home(&[(".bashrc", bashrc)]) else {
+            return;
+        };
         let ran = fixture.run("echo hi").await;
-        assert_eq!((ran.content.as_str(), is_warned(&ran)), ("hi", true), "{bashrc}: {ran:?}");
-        let ran = fixture.run("! [ -e pid ] || kill -0 $(cat pid) 2>/dev/null || echo gone; echo hi").await;
-        let expected = if bashrc.contains("pid") { "gone\nhi" } else { "hi" };
-        assert_eq!((ran.content.as_str(), is_warned(&ran)), (expected, false), "{bashrc}: {ran:?}");
+        assert_eq!(
+            (ran.content.as_str(), is_warned(&ran)),
+            ("hi", true),
+            "{bashrc}: {ran:?}"
+        );
+        let ran = fixture
+            .run("! [ -e pid ] || kill -0 $(cat pid) 2>/dev/null || echo gone; echo hi")
+            .await;
+        let expected = if bashrc.contains("pid") {
+            "gone\nhi"
+        } else {
+            "hi"
+        };
+        assert_eq!(
+            (ran.content.as_str(), is_warned(&ran)),
+            (expected, false),
+            "{bashrc}: {ran:?}"
+        );
         fixture.shell.shut_down().await;
     });
     futures_util::future::join_all(hanging).await;
@@ -130,7 +185,9 @@ async fn bashrc_that_hangs_is_skipped_with_a_warning() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn posix_shell_reads_the_file_of_env() {
     for name in ["dash", "busybox"] {
-        let Some(path) = find_shell(name) else { continue };
+        let Some(path) = find_shell(name) else {
+            continue;
+        };
         for (file, text, expected) in [
             ("$HOME/rc", "alias hello='echo hi'; cd /", (0, false)),
             ("$HOME/missing", "", (127, false)),
@@ -140,13 +197,24 @@ async fn posix_shell_reads_the_file_of_env() {
             let folder = Arc::new(TempDir::new().unwrap());
             fs::write(folder.path().join("rc"), text).unwrap();
             let config = config(folder.path());
-            config.environment.set([("ENV".to_owned(), file.to_owned())].into()).unwrap();
+            config
+                .environment
+                .set([("ENV".to_owned(), file.to_owned())].into())
+                .unwrap();
             let shell = Shell::start_program(config, ShellProgram::at(path.clone()));
             let fixture = Fixture { shell, folder };
             let ran = fixture.run("hello && pwd").await;
-            assert_eq!((ran.metadata.exit_code, is_warned(&ran)), expected, "{name}: {text}: {ran:?}");
+            assert_eq!(
+                (ran.metadata.exit_code, is_warned(&ran)),
+                expected,
+                "{name}: {text}: {ran:?}"
+            );
             if expected.0 == 0 {
-                assert_eq!(ran.content, format!("hi\n{}", fixture.path().display()), "{name}");
+                assert_eq!(
+                    ran.content,
+                    format!("hi\n{}", fixture.path().display()),
+                    "{name}"
+                );
             }
             fixture.shell.shut_down().await;
         }

@@ -1,4 +1,5 @@
-//! The directory of a zip archive. All offsets and lengths are checked against the file before they are used.
+//! The directory of a zip archive. All offsets and lengths are checked against the file before they
+//! are used.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -87,10 +88,17 @@ impl DirectoryLocation {
         let is_end = |at: &usize| {
             let record = tail.get(*at..).unwrap_or_default();
             u32_at(record, 0) == Some(END)
-                && u16_at(record, 20).is_some_and(|comment| record.len() == END_LENGTH + usize::from(comment))
+                && u16_at(record, 20)
+                    .is_some_and(|comment| record.len() == END_LENGTH + usize::from(comment))
         };
-        let last = tail.len().checked_sub(END_LENGTH).ok_or(ArchiveError::Malformed("too short"))?;
-        let at = (0..=last).rev().find(is_end).ok_or(ArchiveError::Malformed("no directory at its end"))?;
+        let last = tail
+            .len()
+            .checked_sub(END_LENGTH)
+            .ok_or(ArchiveError::Malformed("too short"))?;
+        let at = (0..=last)
+            .rev()
+            .find(is_end)
+            .ok_or(ArchiveError::Malformed("no directory at its end"))?;
         let record = tail.get(at..).unwrap_or_default();
         let end_offset = tail_offset + at as u64;
         let short = Self {
@@ -101,12 +109,18 @@ impl DirectoryLocation {
         let is_long = short.entries == u64::from(u16::MAX)
             || short.length == u64::from(u32::MAX)
             || short.offset == u64::from(u32::MAX);
-        let location = if is_long { Self::find_long(file, end_offset)?.unwrap_or(short) } else { short };
+        let location = if is_long {
+            Self::find_long(file, end_offset)?.unwrap_or(short)
+        } else {
+            short
+        };
         location.checked(end_offset)
     }
 
     fn find_long(file: &File, end_offset: u64) -> Result<Option<Self>, ArchiveError> {
-        let Some(locator_offset) = end_offset.checked_sub(LONG_END_LOCATOR_LENGTH) else { return Ok(None) };
+        let Some(locator_offset) = end_offset.checked_sub(LONG_END_LOCATOR_LENGTH) else {
+            return Ok(None);
+        };
         let mut locator = [0; LONG_END_LOCATOR_LENGTH as usize];
         file.read_exact_at(&mut locator, locator_offset)?;
         if u32_at(&locator, 0) != Some(LONG_END_LOCATOR) {
@@ -114,12 +128,16 @@ impl DirectoryLocation {
         }
         let offset = field(u64_at(&locator, 8))?;
         if offset >= locator_offset {
-            return Err(ArchiveError::Malformed("the directory is not at its recorded offset"));
+            return Err(ArchiveError::Malformed(
+                "the directory is not at its recorded offset",
+            ));
         }
         let mut record = [0; 56];
         file.read_exact_at(&mut record, offset)?;
         if u32_at(&record, 0) != Some(LONG_END) {
-            return Err(ArchiveError::Malformed("the directory is not at its recorded offset"));
+            return Err(ArchiveError::Malformed(
+                "the directory is not at its recorded offset",
+            ));
         }
         Ok(Some(Self {
             entries: field(u64_at(&record, 32))?,
@@ -134,7 +152,9 @@ impl DirectoryLocation {
         }
         match self.offset.checked_add(self.length) {
             Some(end) if end <= end_offset => Ok(self),
-            _ => Err(ArchiveError::Malformed("the directory is not at its recorded offset")),
+            _ => Err(ArchiveError::Malformed(
+                "the directory is not at its recorded offset",
+            )),
         }
     }
 }
@@ -144,19 +164,26 @@ impl ArchiveEntry {
     fn read(bytes: &[u8], data_end: u64) -> Result<(Self, &[u8]), ArchiveError> {
         const CUT: ArchiveError = ArchiveError::Malformed("the directory is cut");
         if field(u32_at(bytes, 0))? != HEADER {
-            return Err(ArchiveError::Malformed("the directory contains something other than entries"));
+            return Err(ArchiveError::Malformed(
+                "the directory contains something other than entries",
+            ));
         }
         let host = field(u16_at(bytes, 4))? >> 8;
         let flags = field(u16_at(bytes, 8))?;
         let method = field(u16_at(bytes, 10))?;
         let lengths = [28, 30, 32].map(|at| u16_at(bytes, at).map(usize::from));
-        let [Some(name_length), Some(extra_length), Some(comment_length)] = lengths else { return Err(CUT) };
+        let [Some(name_length), Some(extra_length), Some(comment_length)] = lengths else {
+            return Err(CUT);
+        };
         let attributes = field(u32_at(bytes, 38))?;
         let rest = bytes.get(HEADER_LENGTH..).ok_or(CUT)?;
         let (name, rest) = rest.split_at_checked(name_length).ok_or(CUT)?;
         let (extra, rest) = rest.split_at_checked(extra_length).ok_or(CUT)?;
         let (_, rest) = rest.split_at_checked(comment_length).ok_or(CUT)?;
-        let invalid = |problem| ArchiveError::Entry { name: clip(name), problem };
+        let invalid = |problem| ArchiveError::Entry {
+            name: clip(name),
+            problem,
+        };
 
         let kind = kind(name, host, attributes).map_err(invalid)?;
         check_name(name).map_err(invalid)?;
@@ -212,12 +239,16 @@ fn check_name(name: &[u8]) -> Result<(), &'static str> {
 fn kind(name: &[u8], host: u16, attributes: u32) -> Result<ArchiveEntryKind, &'static str> {
     const UNIX_HOSTS: [u16; 2] = [3, 19];
     let is_folder = name.ends_with(b"/");
-    let mode = (UNIX_HOSTS.contains(&host)).then_some(attributes >> 16).filter(|mode| *mode != 0);
+    let mode = (UNIX_HOSTS.contains(&host))
+        .then_some(attributes >> 16)
+        .filter(|mode| *mode != 0);
     match (mode.unwrap_or_default() & 0o170_000, is_folder) {
         (0 | 0o040_000, true) => Ok(ArchiveEntryKind::Folder),
         (0 | 0o100_000, false) => match mode {
             Some(mode) if mode & 0o6000 != 0 => Err("would run as another user (setuid or setgid)"),
-            mode => Ok(ArchiveEntryKind::File { mode: mode.map(|mode| mode & 0o777) }),
+            mode => Ok(ArchiveEntryKind::File {
+                mode: mode.map(|mode| mode & 0o777),
+            }),
         },
         (0o120_000, _) => Err("is a link"),
         _ => Err("is neither a file nor a folder"),
@@ -234,8 +265,14 @@ fn long_fields(extra: &[u8]) -> impl Iterator<Item = u64> + '_ {
         rest = rest.get(4 + length..)?;
         Some((id, block))
     });
-    let block = blocks.find(|(id, _)| *id == LONG).map_or(&[][..], |(_, block)| block);
-    block.as_chunks::<8>().0.iter().map(|bytes| u64::from_le_bytes(*bytes))
+    let block = blocks
+        .find(|(id, _)| *id == LONG)
+        .map_or(&[][..], |(_, block)| block);
+    block
+        .as_chunks::<8>()
+        .0
+        .iter()
+        .map(|bytes| u64::from_le_bytes(*bytes))
 }
 
 fn clip(name: &[u8]) -> String {
@@ -247,13 +284,22 @@ fn field<T>(value: Option<T>) -> Result<T, ArchiveError> {
 }
 
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u16::from_le_bytes(*bytes))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u16::from_le_bytes(*bytes))
 }
 
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u32::from_le_bytes(*bytes))
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|bytes| u64::from_le_bytes(*bytes))
 }

@@ -17,7 +17,9 @@ fn file(bytes: &[u8]) -> File {
 fn written(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut archive = ArchiveWriter::new(&mut bytes);
-    files.iter().for_each(|(name, mode, content)| archive.add(name, *mode, &mut &content[..]).unwrap());
+    files
+        .iter()
+        .for_each(|(name, mode, content)| archive.add(name, *mode, &mut &content[..]).unwrap());
     archive.finish().unwrap();
     bytes
 }
@@ -29,7 +31,11 @@ fn read(bytes: &[u8]) -> Result<Vec<(String, ArchiveEntryKind, Vec<u8>)>, Archiv
     let read = |entry: &super::ArchiveEntry| {
         let mut content = Vec::new();
         EntryReader::open(&file, entry)?.read_to_end(&mut content)?;
-        Ok((String::from_utf8_lossy(&entry.name).into_owned(), entry.kind, content))
+        Ok((
+            String::from_utf8_lossy(&entry.name).into_owned(),
+            entry.kind,
+            content,
+        ))
     };
     entries.iter().map(read).collect()
 }
@@ -37,7 +43,11 @@ fn read(bytes: &[u8]) -> Result<Vec<(String, ArchiveEntryKind, Vec<u8>)>, Archiv
 #[test]
 fn written_archive_is_read_back() {
     let long = b"0123456789".repeat(100_000);
-    let bytes = written(&[("a/é", 0o100_755, b"x"), ("empty", 0o100_600, b""), ("long", 0, &long)]);
+    let bytes = written(&[
+        ("a/é", 0o100_755, b"x"),
+        ("empty", 0o100_600, b""),
+        ("long", 0, &long),
+    ]);
     assert!(bytes.len() < 20_000, "it is compressed");
     let mode = |mode| ArchiveEntryKind::File { mode };
     assert_eq!(
@@ -53,34 +63,66 @@ fn written_archive_is_read_back() {
 #[test]
 fn archive_is_read_back_when_it_has_more_than_65535_entries() {
     let names: Vec<String> = (0..70_000).map(|number| number.to_string()).collect();
-    let files: Vec<(&str, u32, &[u8])> = names.iter().map(|name| (name.as_str(), 0o644, &b""[..])).collect();
-    assert_eq!(ArchiveDirectory::read(&file(&written(&files))).unwrap().entries.len(), 70_000);
+    let files: Vec<(&str, u32, &[u8])> = names
+        .iter()
+        .map(|name| (name.as_str(), 0o644, &b""[..]))
+        .collect();
+    assert_eq!(
+        ArchiveDirectory::read(&file(&written(&files)))
+            .unwrap()
+            .entries
+            .len(),
+        70_000
+    );
 }
 
 #[test]
 fn other_programs_read_a_written_archive() {
     let dir = tempfile::tempdir().unwrap();
     let archive = dir.path().join("a.zip");
-    std::fs::write(&archive, written(&[("b/c d", 0o644, b"content\n"), ("e", 0o755, b"")])).unwrap();
-    let readers: [&[&str]; 3] = [&["python3", "-m", "zipfile", "-e"], &["unzip"], &["busybox", "unzip"]];
+    std::fs::write(
+        &archive,
+        written(&[("b/c d", 0o644, b"content\n"), ("e", 0o755, b"")]),
+    )
+    .unwrap();
+    let readers: [&[&str]; 3] = [
+        &["python3", "-m", "zipfile", "-e"],
+        &["unzip"],
+        &["busybox", "unzip"],
+    ];
     let read = readers.iter().filter_map(|reader| {
         let mut command = std::process::Command::new(reader[0]);
-        command.args(&reader[1..]).arg(&archive).current_dir(dir.path());
+        command
+            .args(&reader[1..])
+            .arg(&archive)
+            .current_dir(dir.path());
         if reader[0] == "python3" {
             command.arg(".");
         }
-        command.output().ok().map(|output| assert!(output.status.success(), "{output:?}"))
+        command
+            .output()
+            .ok()
+            .map(|output| assert!(output.status.success(), "{output:?}"))
     });
     if read.take(1).next().is_none() {
-        return skip(Requirement::Program("unzip"), "neither unzip nor busybox nor python3 was found");
+        return skip(
+            Requirement::Program("unzip"),
+            "neither unzip nor busybox nor python3 was found",
+        );
     }
-    assert_eq!(std::fs::read(dir.path().join("b/c d")).unwrap(), b"content\n");
+    assert_eq!(
+        std::fs::read(dir.path().join("b/c d")).unwrap(),
+        b"content\n"
+    );
 }
 
 /// Overwrites bytes in the directory of an archive with one entry.
 fn with(patch: &[(usize, &[u8])]) -> Vec<u8> {
     let mut bytes = written(&[("abcd", 0o100_644, b"some content")]);
-    let at = bytes.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    let at = bytes
+        .windows(4)
+        .position(|bytes| bytes == b"PK\x01\x02")
+        .unwrap();
     for (offset, patch) in patch {
         bytes[at + offset..at + offset + patch.len()].copy_from_slice(patch);
     }
@@ -117,7 +159,10 @@ fn hostile_entry_is_rejected() {
         (0o040_755, "neither"),
     ] {
         let error = problem(&mode(bits));
-        assert!(error.contains(expected) && error.contains("abcd"), "{bits:o}: {error}");
+        assert!(
+            error.contains(expected) && error.contains("abcd"),
+            "{bits:o}: {error}"
+        );
     }
     assert!(problem(&with(&[(8, &[1])])).contains("encrypted"));
     assert!(problem(&with(&[(10, &[14])])).contains("deflate"));
@@ -129,8 +174,12 @@ fn archive_is_rejected_when_its_directory_is_wrong() {
     assert!(problem(&with(&[(24, &[13])])).contains("shorter"));
     assert!(problem(&with(&[(16, &[0; 4])])).contains("checksum"));
     assert!(problem(&with(&[(42, &[1])])).contains("not at its recorded offset"));
-    assert!(problem(&with(&[(42, &[0xff, 0xff, 0xff, 0x7f])])).contains("not at its recorded offset"));
-    assert!(problem(&with(&[(20, &[0xff, 0xff, 0xff, 0x7f])])).contains("not at its recorded offset"));
+    assert!(
+        problem(&with(&[(42, &[0xff, 0xff, 0xff, 0x7f])])).contains("not at its recorded offset")
+    );
+    assert!(
+        problem(&with(&[(20, &[0xff, 0xff, 0xff, 0x7f])])).contains("not at its recorded offset")
+    );
     assert!(problem(&with(&[(42, &[0xff; 4])])).contains("no length"));
     assert!(problem(b"").contains("too short"));
     assert!(problem(&[0; 1000]).contains("no directory"));

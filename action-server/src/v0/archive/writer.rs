@@ -44,33 +44,79 @@ impl<W: Write> ArchiveWriter<W> {
     }
 
     /// Adds a file with its permissions.
-    pub(in crate::v0) fn add(&mut self, name: &str, mode: u32, content: &mut impl Read) -> io::Result<()> {
+    pub(in crate::v0) fn add(
+        &mut self,
+        name: &str,
+        mode: u32,
+        content: &mut impl Read,
+    ) -> io::Result<()> {
         let offset = self.offset()?;
-        let name_length =
-            u16::try_from(name.len()).map_err(|_| io::Error::other("a name is too long for an archive"))?;
+        let name_length = u16::try_from(name.len())
+            .map_err(|_| io::Error::other("a name is too long for an archive"))?;
         let mut header = Vec::new();
-        put(&mut header, &[&0x0403_4b50_u32.to_le_bytes(), &VERSION.to_le_bytes()]);
-        put(&mut header, &[&FLAGS.to_le_bytes(), &DEFLATED.to_le_bytes(), &[0; 2], &DATE.to_le_bytes()]);
-        put(&mut header, &[&[0; 12], &name_length.to_le_bytes(), &[0; 2], name.as_bytes()]);
+        put(
+            &mut header,
+            &[&0x0403_4b50_u32.to_le_bytes(), &VERSION.to_le_bytes()],
+        );
+        put(
+            &mut header,
+            &[
+                &FLAGS.to_le_bytes(),
+                &DEFLATED.to_le_bytes(),
+                &[0; 2],
+                &DATE.to_le_bytes(),
+            ],
+        );
+        put(
+            &mut header,
+            &[
+                &[0; 12],
+                &name_length.to_le_bytes(),
+                &[0; 2],
+                name.as_bytes(),
+            ],
+        );
         self.output.write_all(&header)?;
         let start = self.output.written;
         let (checksum, length) = self.deflate(content)?;
         let packed = short(self.output.written - start)?;
         let length = short(length)?;
-        let data_descriptor = [checksum.to_le_bytes(), packed.to_le_bytes(), length.to_le_bytes()].concat();
+        let data_descriptor = [
+            checksum.to_le_bytes(),
+            packed.to_le_bytes(),
+            length.to_le_bytes(),
+        ]
+        .concat();
         self.output.write_all(&0x0807_4b50_u32.to_le_bytes())?;
         self.output.write_all(&data_descriptor)?;
 
         let directory = &mut self.directory;
         put(
             directory,
-            &[&0x0201_4b50_u32.to_le_bytes(), &(UNIX | VERSION).to_le_bytes(), &VERSION.to_le_bytes()],
+            &[
+                &0x0201_4b50_u32.to_le_bytes(),
+                &(UNIX | VERSION).to_le_bytes(),
+                &VERSION.to_le_bytes(),
+            ],
         );
         put(
             directory,
-            &[&FLAGS.to_le_bytes(), &DEFLATED.to_le_bytes(), &[0; 2], &DATE.to_le_bytes(), &data_descriptor],
+            &[
+                &FLAGS.to_le_bytes(),
+                &DEFLATED.to_le_bytes(),
+                &[0; 2],
+                &DATE.to_le_bytes(),
+                &data_descriptor,
+            ],
         );
-        put(directory, &[&name_length.to_le_bytes(), &[0; 8], &(mode << 16).to_le_bytes()]);
+        put(
+            directory,
+            &[
+                &name_length.to_le_bytes(),
+                &[0; 8],
+                &(mode << 16).to_le_bytes(),
+            ],
+        );
         put(directory, &[&offset.to_le_bytes(), name.as_bytes()]);
         self.entries += 1;
         Ok(())
@@ -99,7 +145,11 @@ impl<W: Write> ArchiveWriter<W> {
 
     /// Compresses a part of an entry's data. An empty part is its end.
     fn pack(&mut self, data: &[u8]) -> io::Result<()> {
-        let flush = if data.is_empty() { FlushCompress::Finish } else { FlushCompress::None };
+        let flush = if data.is_empty() {
+            FlushCompress::Finish
+        } else {
+            FlushCompress::None
+        };
         let mut rest = data;
         loop {
             let taken_before = self.packer.total_in();
@@ -120,19 +170,53 @@ impl<W: Write> ArchiveWriter<W> {
         self.output.write_all(&self.directory)?;
         let length = short(self.directory.len() as u64)?;
         let long_offset = self.offset()?;
-        let count = u16::try_from(self.entries).ok().filter(|count| *count != u16::MAX);
+        let count = u16::try_from(self.entries)
+            .ok()
+            .filter(|count| *count != u16::MAX);
         let mut end = Vec::new();
         if count.is_none() {
-            put(&mut end, &[&0x0606_4b50_u32.to_le_bytes(), &44_u64.to_le_bytes()]);
-            put(&mut end, &[&(UNIX | LONG_VERSION).to_le_bytes(), &LONG_VERSION.to_le_bytes(), &[0; 8]]);
-            put(&mut end, &[&self.entries.to_le_bytes(), &self.entries.to_le_bytes()]);
-            put(&mut end, &[&u64::from(length).to_le_bytes(), &u64::from(offset).to_le_bytes()]);
-            put(&mut end, &[&0x0706_4b50_u32.to_le_bytes(), &[0; 4], &u64::from(long_offset).to_le_bytes()]);
+            put(
+                &mut end,
+                &[&0x0606_4b50_u32.to_le_bytes(), &44_u64.to_le_bytes()],
+            );
+            put(
+                &mut end,
+                &[
+                    &(UNIX | LONG_VERSION).to_le_bytes(),
+                    &LONG_VERSION.to_le_bytes(),
+                    &[0; 8],
+                ],
+            );
+            put(
+                &mut end,
+                &[&self.entries.to_le_bytes(), &self.entries.to_le_bytes()],
+            );
+            put(
+                &mut end,
+                &[
+                    &u64::from(length).to_le_bytes(),
+                    &u64::from(offset).to_le_bytes(),
+                ],
+            );
+            put(
+                &mut end,
+                &[
+                    &0x0706_4b50_u32.to_le_bytes(),
+                    &[0; 4],
+                    &u64::from(long_offset).to_le_bytes(),
+                ],
+            );
             put(&mut end, &[&1_u32.to_le_bytes()]);
         }
         let count = count.unwrap_or(u16::MAX).to_le_bytes();
-        put(&mut end, &[&0x0605_4b50_u32.to_le_bytes(), &[0; 4], &count, &count]);
-        put(&mut end, &[&length.to_le_bytes(), &offset.to_le_bytes(), &[0; 2]]);
+        put(
+            &mut end,
+            &[&0x0605_4b50_u32.to_le_bytes(), &[0; 4], &count, &count],
+        );
+        put(
+            &mut end,
+            &[&length.to_le_bytes(), &offset.to_le_bytes(), &[0; 2]],
+        );
         self.output.write_all(&end)?;
         self.output.flush()
     }
@@ -143,7 +227,9 @@ impl<W: Write> ArchiveWriter<W> {
 }
 
 fn short(length: u64) -> io::Result<u32> {
-    let fits = u32::try_from(length).ok().filter(|length| u64::from(*length) < MAX_OFFSET);
+    let fits = u32::try_from(length)
+        .ok()
+        .filter(|length| u64::from(*length) < MAX_OFFSET);
     fits.ok_or_else(|| io::Error::other("the archive is longer than 4 GiB"))
 }
 

@@ -11,7 +11,8 @@ use nix::unistd::{AccessFlags, access};
 use crate::v0::archive::{ArchiveWriter, MAX_ENTRIES};
 use crate::v0::transfer_error::TransferError;
 
-/// Maximum size of all files of a download. With the overhead of an archive, 32-bit offsets suffice.
+/// Maximum size of all files of a download. With the overhead of an archive, 32-bit offsets
+/// suffice.
 const MAX_BYTES: u64 = 0xf000_0000;
 
 /// Maximum depth of folders. Usually the system's limit of path lengths is reached first.
@@ -25,14 +26,20 @@ pub(in crate::v0) struct FileToPack {
     mode: u32,
 }
 
-/// Collects all files at and below `path`. As in V0's server, links to folders are not followed, links to files are resolved, and
-/// special files are skipped.
+/// Collects all files at and below `path`. As in V0's server, links to folders are not followed,
+/// links to files are resolved, and special files are skipped.
 pub(in crate::v0) fn find(path: &Path) -> Result<Vec<FileToPack>, TransferError> {
-    let mut collector = FileCollector { files: Vec::new(), bytes: 0 };
+    let mut collector = FileCollector {
+        files: Vec::new(),
+        bytes: 0,
+    };
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => collector.folder(path, "", 0)?,
         Ok(_) => {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let name = path
+                .file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+                .unwrap_or_default();
             collector.file(path.to_owned(), name)?;
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -51,17 +58,24 @@ struct FileCollector {
 impl FileCollector {
     fn folder(&mut self, path: &Path, prefix: &str, depth: usize) -> Result<(), TransferError> {
         if depth == MAX_DEPTH {
-            return Err(TransferError::TooMuch(format!("{} is nested too deeply", path.display())));
+            return Err(TransferError::TooMuch(format!(
+                "{} is nested too deeply",
+                path.display()
+            )));
         }
         let failed = |error| TransferError::io("read the folder", path, error);
-        let mut entries =
-            fs::read_dir(path).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+        let mut entries = fs::read_dir(path)
+            .map_err(failed)?
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(failed)?;
         // Sorted, so that the archive of a folder is deterministic.
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             match entry.file_type() {
-                Ok(kind) if kind.is_dir() => self.folder(&entry.path(), &format!("{name}/"), depth + 1)?,
+                Ok(kind) if kind.is_dir() => {
+                    self.folder(&entry.path(), &format!("{name}/"), depth + 1)?
+                }
                 Ok(_) => self.file(entry.path(), name)?,
                 Err(_) => {}
             }
@@ -70,18 +84,25 @@ impl FileCollector {
     }
 
     fn file(&mut self, path: PathBuf, name: String) -> Result<(), TransferError> {
-        let Ok(metadata) = fs::metadata(&path) else { return Ok(()) };
+        let Ok(metadata) = fs::metadata(&path) else {
+            return Ok(());
+        };
         if !metadata.is_file() {
             return Ok(());
         }
-        access(&path, AccessFlags::R_OK).map_err(|errno| TransferError::io("read", &path, errno.into()))?;
+        access(&path, AccessFlags::R_OK)
+            .map_err(|errno| TransferError::io("read", &path, errno.into()))?;
         self.bytes += metadata.len();
         if self.bytes > MAX_BYTES || self.files.len() == MAX_ENTRIES {
             return Err(TransferError::TooMuch(format!(
                 "a download has at most {MAX_ENTRIES} files with {MAX_BYTES} bytes in total"
             )));
         }
-        self.files.push(FileToPack { path, name, mode: metadata.permissions().mode() });
+        self.files.push(FileToPack {
+            path,
+            name,
+            mode: metadata.permissions().mode(),
+        });
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! Sends chunks from the thread that writes the archive to the client. The thread ends with the archive, or when the client
-//! disconnects or does not read for [`STALL_TIMEOUT`].
+//! Sends chunks from the thread that writes the archive to the client. The thread ends with the
+//! archive, or when the client disconnects or does not read for [`STALL_TIMEOUT`].
 
 use std::io::{self, Write};
 use std::mem;
@@ -29,7 +29,11 @@ pub(super) fn send(
     let runtime = Handle::current();
     tokio::task::spawn_blocking(move || {
         let _permit = permit;
-        let mut chunks = ChunkSender { sender, runtime, chunk: Vec::with_capacity(CHUNK_BYTES) };
+        let mut chunks = ChunkSender {
+            sender,
+            runtime,
+            chunk: Vec::with_capacity(CHUNK_BYTES),
+        };
         if let Err(error) = pack::write(&files, &mut chunks) {
             tracing::warn!(%error, "download failed");
             // Fails if the client has disconnected.
@@ -47,7 +51,9 @@ struct ChunkSender {
 
 impl ChunkSender {
     fn send(&self, chunk: io::Result<Bytes>) -> io::Result<()> {
-        let sent = self.runtime.block_on(self.sender.send_timeout(chunk, STALL_TIMEOUT));
+        let sent = self
+            .runtime
+            .block_on(self.sender.send_timeout(chunk, STALL_TIMEOUT));
         sent.map_err(|error| io::Error::new(io::ErrorKind::BrokenPipe, error.to_string()))
     }
 }

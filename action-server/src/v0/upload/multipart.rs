@@ -1,7 +1,8 @@
-//! An incremental parser of `multipart/form-data`. Buffers one chunk and a possible start of a boundary.
+//! An incremental parser of `multipart/form-data`. Buffers one chunk and a possible start of a
+//! boundary.
 //!
-//! multer 3.1 was tried: it buffers the header of a part without a limit (300 MB of header took 311 MB of memory), and finds no
-//! filename where `filename*` precedes it.
+//! multer 3.1 was tried: it buffers the header of a part without a limit (300 MB of header took 311
+//! MB of memory), and finds no filename where `filename*` precedes it.
 
 /// Maximum size of a part's header. V0's clients send two short lines.
 const MAX_HEADER_BYTES: usize = 16 << 10;
@@ -53,7 +54,10 @@ impl MultipartParser {
     /// Creates a parser for the content type.
     pub(super) fn new(content_type: &str) -> Result<Self, FormError> {
         let (media_type, parameters) = content_type.split_once(';').unwrap_or((content_type, ""));
-        if !media_type.trim().eq_ignore_ascii_case("multipart/form-data") {
+        if !media_type
+            .trim()
+            .eq_ignore_ascii_case("multipart/form-data")
+        {
             return Err(FormError("the content-type is another one"));
         }
         let boundary = parameter(parameters, "boundary").filter(|boundary| !boundary.is_empty());
@@ -134,7 +138,12 @@ impl MultipartParser {
 
     /// Returns the number of bytes before the next delimiter, and whether that is complete.
     fn before_delimiter(&self) -> (usize, bool) {
-        for (at, _) in self.buffer.iter().enumerate().filter(|(_, byte)| **byte == b'\r') {
+        for (at, _) in self
+            .buffer
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'\r')
+        {
             let rest = self.buffer.get(at..).unwrap_or_default();
             if rest.starts_with(&self.delimiter) {
                 return (at, true);
@@ -148,14 +157,19 @@ impl MultipartParser {
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
-    bytes.windows(wanted.len()).position(|window| window == wanted)
+    bytes
+        .windows(wanted.len())
+        .position(|window| window == wanted)
 }
 
 fn part(header: &[u8]) -> Result<FormPart, FormError> {
-    let header = std::str::from_utf8(header).map_err(|_| FormError("the header of a part is not UTF-8"))?;
+    let header =
+        std::str::from_utf8(header).map_err(|_| FormError("the header of a part is not UTF-8"))?;
     let disposition = header.split("\r\n").find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.trim().eq_ignore_ascii_case("content-disposition").then_some(value)
+        name.trim()
+            .eq_ignore_ascii_case("content-disposition")
+            .then_some(value)
     });
     let disposition = disposition.ok_or(FormError("a part has no content-disposition"))?;
     let (_, parameters) = disposition.split_once(';').unwrap_or((disposition, ""));
@@ -178,7 +192,11 @@ fn parameter(parameters: &str, wanted: &str) -> Option<String> {
                 (value.trim().to_owned(), after)
             }
         };
-        if name.trim_start_matches([';', ' ', '\t']).trim_end().eq_ignore_ascii_case(wanted) {
+        if name
+            .trim_start_matches([';', ' ', '\t'])
+            .trim_end()
+            .eq_ignore_ascii_case(wanted)
+        {
             return Some(value);
         }
         rest = after;
@@ -201,8 +219,10 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
 
 /// Decodes `UTF-8''a%20name`.
 fn decoded(encoded: &str) -> Option<String> {
-    let text =
-        encoded.get(..7).filter(|charset| charset.eq_ignore_ascii_case("utf-8''")).and(encoded.get(7..))?;
+    let text = encoded
+        .get(..7)
+        .filter(|charset| charset.eq_ignore_ascii_case("utf-8''"))
+        .and(encoded.get(7..))?;
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -241,7 +261,10 @@ mod tests {
     }
 
     fn field(name: &str, filename: Option<&str>) -> FormEvent {
-        FormEvent::Part(FormPart { name: name.into(), filename: filename.map(str::to_owned) })
+        FormEvent::Part(FormPart {
+            name: name.into(),
+            filename: filename.map(str::to_owned),
+        })
     }
 
     #[test]
@@ -265,22 +288,43 @@ mod tests {
 
     #[test]
     fn filename_is_parsed_in_all_spellings() {
-        let name =
-            |text: &str| part(format!("content-disposition: form-data; name=f; {text}\r\n").as_bytes());
-        assert_eq!(name("filename*=utf-8''%C3%A9.zip; filename=x").unwrap().filename.unwrap(), "é.zip");
-        assert_eq!(name("filename=\"a%22b\"").unwrap().filename.unwrap(), "a\"b");
+        let name = |text: &str| {
+            part(format!("content-disposition: form-data; name=f; {text}\r\n").as_bytes())
+        };
+        assert_eq!(
+            name("filename*=utf-8''%C3%A9.zip; filename=x")
+                .unwrap()
+                .filename
+                .unwrap(),
+            "é.zip"
+        );
+        assert_eq!(
+            name("filename=\"a%22b\"").unwrap().filename.unwrap(),
+            "a\"b"
+        );
         assert_eq!(name("filename=\"open").unwrap().filename, None);
     }
 
     #[test]
     fn invalid_form_is_rejected() {
-        for content_type in ["", "text/plain", "multipart/form-data", "multipart/form-data; boundary="] {
-            assert!(MultipartParser::new(content_type).is_err(), "{content_type}");
+        for content_type in [
+            "",
+            "text/plain",
+            "multipart/form-data",
+            "multipart/form-data; boundary=",
+        ] {
+            assert!(
+                MultipartParser::new(content_type).is_err(),
+                "{content_type}"
+            );
         }
         let long = format!("--b\r\n{}", "x".repeat(MAX_HEADER_BYTES));
-        for body in
-            ["--b\r\n\r\nno header", "--bb\r\n", "--b\r\ncontent-disposition: form-data\r\n\r\n", &long]
-        {
+        for body in [
+            "--b\r\n\r\nno header",
+            "--bb\r\n",
+            "--b\r\ncontent-disposition: form-data\r\n\r\n",
+            &long,
+        ] {
             assert!(read(body.as_bytes(), 7).is_err(), "{body}");
         }
     }

@@ -1,4 +1,5 @@
-//! Receives an upload. The file is stored in an unnamed temporary file, because its destination may follow in the form.
+//! Receives an upload. The file is stored in an unnamed temporary file, because its destination may
+//! follow in the form.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _};
@@ -34,20 +35,27 @@ pub(super) struct ReceivedUpload {
 }
 
 impl ReceivedUpload {
-    /// Reads the body to its end. The temporary file is created in the first of `folders` that supports it.
+    /// Reads the body to its end. The temporary file is created in the first of `folders` that
+    /// supports it.
     pub(super) async fn read(
         content_type: &str,
         body: Body,
         folders: Vec<PathBuf>,
     ) -> Result<Self, TransferError> {
         let mut form = MultipartParser::new(content_type)?;
-        let mut reader =
-            UploadReader { folders, file: None, fields: Vec::new(), current: CurrentPart::None, bytes: 0 };
+        let mut reader = UploadReader {
+            folders,
+            file: None,
+            fields: Vec::new(),
+            current: CurrentPart::None,
+            bytes: 0,
+        };
         let mut chunks = paced(body).into_data_stream();
         let mut has_ended = false;
         while let Some(chunk) = chunks.next().await {
-            let chunk =
-                chunk.map_err(|error| TransferError::Refused(format!("cannot read the body: {error}")))?;
+            let chunk = chunk.map_err(|error| {
+                TransferError::Refused(format!("cannot read the body: {error}"))
+            })?;
             form.push(&chunk);
             while let Some(event) = form.next_event()? {
                 has_ended |= event == FormEvent::End;
@@ -84,7 +92,8 @@ impl UploadReader {
             FormEvent::Data(bytes) => {
                 self.bytes += bytes.len() as u64;
                 if self.bytes > MAX_UPLOAD_BYTES {
-                    let problem = format!("field `file`: an upload has at most {MAX_UPLOAD_BYTES} bytes");
+                    let problem =
+                        format!("field `file`: an upload has at most {MAX_UPLOAD_BYTES} bytes");
                     return Err(TransferError::TooMuch(problem));
                 }
                 self.append(&bytes).await?;
@@ -103,12 +112,21 @@ impl UploadReader {
                 let opened = tokio::task::spawn_blocking(move || create_unnamed(&folders)).await;
                 let file = opened.unwrap_or_else(|error| Err(io::Error::other(error)));
                 let file = file.map_err(|error| {
-                    TransferError::io("store the upload in", Path::new("the temporary folder"), error)
+                    TransferError::io(
+                        "store the upload in",
+                        Path::new("the temporary folder"),
+                        error,
+                    )
                 })?;
                 self.file = Some((filename, tokio::fs::File::from_std(file)));
                 self.current = CurrentPart::File;
             }
-            Some(_) => return Err(TransferError::Refused(format!("field `{}`: unknown file", part.name))),
+            Some(_) => {
+                return Err(TransferError::Refused(format!(
+                    "field `{}`: unknown file",
+                    part.name
+                )));
+            }
             None if part.name == "file" => {
                 return Err(TransferError::Refused("field `file`: no filename".into()));
             }
@@ -127,7 +145,9 @@ impl UploadReader {
 
     async fn append(&mut self, bytes: &[u8]) -> Result<(), TransferError> {
         match (self.current, &mut self.file, self.fields.last_mut()) {
-            (CurrentPart::File, Some((_, file)), _) => file.write_all(bytes).await.map_err(write_error),
+            (CurrentPart::File, Some((_, file)), _) => {
+                file.write_all(bytes).await.map_err(write_error)
+            }
             (CurrentPart::Field, _, Some((name, value))) => {
                 value.push_str(&String::from_utf8_lossy(bytes));
                 match value.len() > MAX_FIELD_BYTES {
@@ -145,7 +165,11 @@ impl UploadReader {
         file.flush().await.map_err(write_error)?;
         let mut file = file.into_std().await;
         file.rewind().map_err(write_error)?;
-        Ok(ReceivedUpload { filename, file, fields: self.fields })
+        Ok(ReceivedUpload {
+            filename,
+            file,
+            fields: self.fields,
+        })
     }
 }
 

@@ -11,7 +11,9 @@ use crate::v0::transfer_error::TransferError;
 fn archive(files: &[(&str, u32, &[u8])]) -> File {
     let mut file = tempfile::tempfile().unwrap();
     let mut archive = ArchiveWriter::new(&mut file);
-    files.iter().for_each(|(name, mode, content)| archive.add(name, *mode, &mut &content[..]).unwrap());
+    files
+        .iter()
+        .for_each(|(name, mode, content)| archive.add(name, *mode, &mut &content[..]).unwrap());
     archive.finish().unwrap();
     file
 }
@@ -20,14 +22,30 @@ fn archive(files: &[(&str, u32, &[u8])]) -> File {
 fn archive_is_unpacked_with_its_permissions() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("deep/er");
-    let files: [(&str, u32, &[u8]); 3] =
-        [("project/bin/run", 0o100_755, b"#!"), ("project/a", 0o100_444, b"a"), ("a", 0o100_644, b"")];
+    let files: [(&str, u32, &[u8]); 3] = [
+        ("project/bin/run", 0o100_755, b"#!"),
+        ("project/a", 0o100_444, b"a"),
+        ("a", 0o100_644, b""),
+    ];
     unpack(&archive(&files), &target).unwrap();
     unpack(&archive(&files), &target).unwrap();
     assert_eq!(fs::read(target.join("project/bin/run")).unwrap(), b"#!");
-    let mode = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o111;
-    assert_eq!([mode("project/bin/run") != 0, mode("project/a") != 0], [true, false]);
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 2, "nothing else is left there");
+    let mode = |name: &str| {
+        fs::metadata(target.join(name))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o111
+    };
+    assert_eq!(
+        [mode("project/bin/run") != 0, mode("project/a") != 0],
+        [true, false]
+    );
+    assert_eq!(
+        fs::read_dir(&target).unwrap().count(),
+        2,
+        "nothing else is left there"
+    );
 }
 
 #[test]
@@ -51,11 +69,17 @@ fn existing_links_are_not_followed() {
 fn no_file_is_written_when_one_entry_is_hostile() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
-    for (name, mode) in
-        [("../out", 0o100_644), ("/tmp/out", 0o100_644), ("link", 0o120_777), ("su", 0o104_755)]
-    {
-        let error =
-            unpack(&archive(&[("good", 0o100_644, b"x"), (name, mode, b"/etc")]), &target).unwrap_err();
+    for (name, mode) in [
+        ("../out", 0o100_644),
+        ("/tmp/out", 0o100_644),
+        ("link", 0o120_777),
+        ("su", 0o104_755),
+    ] {
+        let error = unpack(
+            &archive(&[("good", 0o100_644, b"x"), (name, mode, b"/etc")]),
+            &target,
+        )
+        .unwrap_err();
         assert!(matches!(error, TransferError::Refused(_)), "{error}");
         assert!(!target.exists(), "{name}");
     }
@@ -66,9 +90,13 @@ fn no_file_is_written_when_the_archive_is_a_bomb() {
     let dir = tempfile::tempdir().unwrap();
     let target = dir.path().join("target");
     let zeros = vec![0; 64 << 20];
-    let bomb: Vec<(String, Vec<u8>)> = (0..5).map(|number| (number.to_string(), zeros.clone())).collect();
-    let bomb: Vec<(&str, u32, &[u8])> =
-        bomb.iter().map(|(name, content)| (name.as_str(), 0o644, content.as_slice())).collect();
+    let bomb: Vec<(String, Vec<u8>)> = (0..5)
+        .map(|number| (number.to_string(), zeros.clone()))
+        .collect();
+    let bomb: Vec<(&str, u32, &[u8])> = bomb
+        .iter()
+        .map(|(name, content)| (name.as_str(), 0o644, content.as_slice()))
+        .collect();
     let error = unpack(&archive(&bomb), &target).unwrap_err();
     assert!(matches!(error, TransferError::TooMuch(_)), "{error}");
     assert!(!target.exists());
@@ -81,7 +109,10 @@ fn no_partial_file_is_left_when_an_entry_is_damaged() {
     let mut writer = ArchiveWriter::new(&mut bytes);
     writer.add("a", 0o644, &mut &b"content"[..]).unwrap();
     writer.finish().unwrap();
-    let directory = bytes.windows(4).position(|bytes| bytes == b"PK\x01\x02").unwrap();
+    let directory = bytes
+        .windows(4)
+        .position(|bytes| bytes == b"PK\x01\x02")
+        .unwrap();
     bytes[directory + 16] ^= 1;
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Unpacks an uploaded archive. Errors in its directory are detected before anything is written. An error in an entry's data
-//! stops unpacking there. Blocking.
+//! Unpacks an uploaded archive. Errors in its directory are detected before anything is written. An
+//! error in an entry's data stops unpacking there. Blocking.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,13 +22,23 @@ pub(in crate::v0) fn unpack(archive: &File, destination: &Path) -> Result<(), Tr
     let directory = ArchiveDirectory::read(archive)?;
     check_length(archive, &directory)?;
     let root = UploadFolder::create(destination)?;
-    directory.entries.iter().try_for_each(|entry| put(archive, entry, &root))
+    directory
+        .entries
+        .iter()
+        .try_for_each(|entry| put(archive, entry, &root))
 }
 
 fn check_length(archive: &File, directory: &ArchiveDirectory) -> Result<(), TransferError> {
-    let packed = archive.metadata().map_err(|error| TransferError::Refused(error.to_string()))?.len();
-    let unpacked = directory.entries.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.length));
-    if unpacked > MAX_UNPACKED_BYTES || unpacked > FREE_BYTES.max(packed.saturating_mul(MAX_RATIO)) {
+    let packed = archive
+        .metadata()
+        .map_err(|error| TransferError::Refused(error.to_string()))?
+        .len();
+    let unpacked = directory
+        .entries
+        .iter()
+        .fold(0, |sum: u64, entry| sum.saturating_add(entry.length));
+    if unpacked > MAX_UNPACKED_BYTES || unpacked > FREE_BYTES.max(packed.saturating_mul(MAX_RATIO))
+    {
         return Err(TransferError::TooMuch(format!(
             "the archive of {packed} bytes unpacks to {unpacked}; the maximum is {MAX_UNPACKED_BYTES} bytes, and from \
              {FREE_BYTES} on {MAX_RATIO} times its length"
@@ -48,8 +58,10 @@ fn put(archive: &File, entry: &ArchiveEntry, root: &UploadFolder) -> Result<(), 
     let parent = parent.as_ref().unwrap_or(root);
     match entry.kind {
         ArchiveEntryKind::Folder => parent.folder(name(last)).map(drop),
-        ArchiveEntryKind::File { mode } => {
-            parent.put(name(last), mode.unwrap_or(0o666), &mut EntryReader::open(archive, entry)?)
-        }
+        ArchiveEntryKind::File { mode } => parent.put(
+            name(last),
+            mode.unwrap_or(0o666),
+            &mut EntryReader::open(archive, entry)?,
+        ),
     }
 }

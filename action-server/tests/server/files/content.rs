@@ -14,14 +14,34 @@ use crate::harness::{TestServer, wait_until};
 async fn content_is_downloaded_whole_and_in_ranges() {
     let server = TestServer::start();
     let content = noise(10_000_019);
-    let put = ask(&server, Method::PUT, "/v1/files?path=new/folder/big", &[], content.clone()).await;
-    assert_eq!((put.status, put.json()["size"].as_u64()), (201, Some(10_000_019)));
+    let put = ask(
+        &server,
+        Method::PUT,
+        "/v1/files?path=new/folder/big",
+        &[],
+        content.clone(),
+    )
+    .await;
+    assert_eq!(
+        (put.status, put.json()["size"].as_u64()),
+        (201, Some(10_000_019))
+    );
     assert!(fs::read(server.file("new/folder/big")).unwrap() == content);
     assert_eq!(names(&server), ["new"]);
     assert_eq!(fs::read_dir(server.file("new/folder")).unwrap().count(), 1);
 
-    let got = ask(&server, Method::GET, "/v1/files?path=new/folder/big", &[], "").await;
-    assert_eq!((got.status, got.header("content-length")), (200, "10000019"));
+    let got = ask(
+        &server,
+        Method::GET,
+        "/v1/files?path=new/folder/big",
+        &[],
+        "",
+    )
+    .await;
+    assert_eq!(
+        (got.status, got.header("content-length")),
+        (200, "10000019")
+    );
     assert_eq!(got.header("accept-ranges"), "bytes");
     assert!(got.header("last-modified").ends_with(" GMT"));
     assert!(got.body == content);
@@ -32,7 +52,14 @@ async fn content_is_downloaded_whole_and_in_ranges() {
         ("bytes=9999999-", 9_999_999..10_000_019),
         ("bytes=-19", 10_000_000..10_000_019),
     ] {
-        let got = ask(&server, Method::GET, "/v1/files?path=new/folder/big", &[("range", range)], "").await;
+        let got = ask(
+            &server,
+            Method::GET,
+            "/v1/files?path=new/folder/big",
+            &[("range", range)],
+            "",
+        )
+        .await;
         assert_eq!(got.status, 206, "{range}");
         let result = format!("bytes {}-{}/10000019", part.start, part.end - 1);
         assert_eq!(got.header("content-range"), result);
@@ -40,8 +67,18 @@ async fn content_is_downloaded_whole_and_in_ranges() {
         assert!(got.body == content[part], "{range}");
     }
     let outside = [("range", "bytes=10000019-")];
-    let got = ask(&server, Method::GET, "/v1/files?path=new/folder/big", &outside, "").await;
-    assert_eq!((got.status, got.header("content-range")), (416, "bytes */10000019"));
+    let got = ask(
+        &server,
+        Method::GET,
+        "/v1/files?path=new/folder/big",
+        &outside,
+        "",
+    )
+    .await;
+    assert_eq!(
+        (got.status, got.header("content-range")),
+        (416, "bytes */10000019")
+    );
     assert_eq!(got.json()["code"], "range");
 }
 
@@ -50,25 +87,67 @@ async fn response_is_not_modified_when_the_client_has_the_content() {
     let server = TestServer::start();
     fs::write(server.file("f"), "content").unwrap();
     let head = ask(&server, Method::HEAD, "/v1/files?path=f", &[], "").await;
-    assert_eq!((head.status, head.header("content-length"), head.body.len()), (200, "7", 0));
+    assert_eq!(
+        (head.status, head.header("content-length"), head.body.len()),
+        (200, "7", 0)
+    );
     let tag = head.header("etag").to_owned();
-    let known = ask(&server, Method::GET, "/v1/files?path=f", &[("if-none-match", &tag)], "").await;
+    let known = ask(
+        &server,
+        Method::GET,
+        "/v1/files?path=f",
+        &[("if-none-match", &tag)],
+        "",
+    )
+    .await;
     assert_eq!((known.status, known.body.len()), (304, 0));
     let started = [("range", "bytes=3-"), ("if-range", tag.as_str())];
-    assert_eq!(ask(&server, Method::GET, "/v1/files?path=f", &started, "").await.body, "tent");
+    assert_eq!(
+        ask(&server, Method::GET, "/v1/files?path=f", &started, "")
+            .await
+            .body,
+        "tent"
+    );
     fs::write(server.file("f"), "changed content").unwrap();
-    assert_eq!(ask(&server, Method::GET, "/v1/files?path=f", &started, "").await.body, "changed content");
-    let known = ask(&server, Method::GET, "/v1/files?path=f", &[("if-none-match", &tag)], "").await;
+    assert_eq!(
+        ask(&server, Method::GET, "/v1/files?path=f", &started, "")
+            .await
+            .body,
+        "changed content"
+    );
+    let known = ask(
+        &server,
+        Method::GET,
+        "/v1/files?path=f",
+        &[("if-none-match", &tag)],
+        "",
+    )
+    .await;
     assert_eq!(known.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_without_a_length_is_downloaded() {
     let server = TestServer::start();
-    assert_eq!(ask(&server, Method::PUT, "/v1/files?path=empty", &[], "").await.status, 201);
+    assert_eq!(
+        ask(&server, Method::PUT, "/v1/files?path=empty", &[], "")
+            .await
+            .status,
+        201
+    );
     let got = ask(&server, Method::GET, "/v1/files?path=empty", &[], "").await;
-    assert_eq!((got.status, got.header("content-length"), got.body.len()), (200, "0", 0));
-    let got = ask(&server, Method::GET, "/v1/files?path=/proc/self/status", &[], "").await;
+    assert_eq!(
+        (got.status, got.header("content-length"), got.body.len()),
+        (200, "0", 0)
+    );
+    let got = ask(
+        &server,
+        Method::GET,
+        "/v1/files?path=/proc/self/status",
+        &[],
+        "",
+    )
+    .await;
     assert_eq!(got.status, 200);
     assert!(got.body.starts_with(b"Name:"));
 }
@@ -81,16 +160,43 @@ async fn replaced_file_keeps_its_mode_links_and_name() {
     symlink("script", server.file("link")).unwrap();
     let put = ask(&server, Method::PUT, "/v1/files?path=link", &[], "new").await;
     assert_eq!(put.status, 200);
-    assert!(fs::symlink_metadata(server.file("link")).unwrap().is_symlink());
+    assert!(
+        fs::symlink_metadata(server.file("link"))
+            .unwrap()
+            .is_symlink()
+    );
     assert_eq!(fs::read(server.file("script")).unwrap(), b"new");
-    assert_eq!(fs::metadata(server.file("script")).unwrap().mode() & 0o7777, 0o750);
+    assert_eq!(
+        fs::metadata(server.file("script")).unwrap().mode() & 0o7777,
+        0o750
+    );
     fs::hard_link(server.file("script"), server.file("other")).unwrap();
     ask(&server, Method::PUT, "/v1/files?path=script", &[], "newer").await;
     assert_eq!(fs::read(server.file("other")).unwrap(), b"newer");
-    ask(&server, Method::PUT, "/v1/files?path=script&mode=0600", &[], "private").await;
-    assert_eq!(fs::metadata(server.file("script")).unwrap().mode() & 0o7777, 0o600);
-    ask(&server, Method::PUT, "/v1/files?path=tool&mode=0755", &[], "#!").await;
-    assert_eq!(fs::metadata(server.file("tool")).unwrap().mode() & 0o7777, 0o755);
+    ask(
+        &server,
+        Method::PUT,
+        "/v1/files?path=script&mode=0600",
+        &[],
+        "private",
+    )
+    .await;
+    assert_eq!(
+        fs::metadata(server.file("script")).unwrap().mode() & 0o7777,
+        0o600
+    );
+    ask(
+        &server,
+        Method::PUT,
+        "/v1/files?path=tool&mode=0755",
+        &[],
+        "#!",
+    )
+    .await;
+    assert_eq!(
+        fs::metadata(server.file("tool")).unwrap().mode() & 0o7777,
+        0o755
+    );
     assert_eq!(names(&server), ["link", "other", "script", "tool"]);
 }
 
@@ -100,11 +206,16 @@ async fn existing_file_is_kept_when_an_upload_is_incomplete() {
     fs::write(server.file("f"), "before").unwrap();
     for path in ["f", "new/folder/f"] {
         let mut stream = UnixStream::connect(server.socket()).await.unwrap();
-        let head =
-            format!("PUT /v1/files?path={path} HTTP/1.1\r\nhost: sandbox\r\ncontent-length: 9000000\r\n\r\n");
+        let head = format!(
+            "PUT /v1/files?path={path} HTTP/1.1\r\nhost: sandbox\r\ncontent-length: 9000000\r\n\r\n"
+        );
         stream.write_all(head.as_bytes()).await.unwrap();
         stream.write_all(&noise(3_000_000)).await.unwrap();
-        wait_until("a part was written", || names(&server).iter().any(|name| name.starts_with(".glovebox-")));
+        wait_until("a part was written", || {
+            names(&server)
+                .iter()
+                .any(|name| name.starts_with(".glovebox-"))
+        });
         drop(stream);
         wait_until("the partial file is removed", || names(&server) == ["f"]);
         assert_eq!(fs::read(server.file("f")).unwrap(), b"before");
@@ -118,14 +229,20 @@ async fn unread_download_does_not_block_other_requests() {
     let mut stalled = Vec::new();
     for _ in 0..64 {
         let mut stream = UnixStream::connect(server.socket()).await.unwrap();
-        stream.write_all(b"GET /v1/files?path=big HTTP/1.1\r\nhost: sandbox\r\n\r\n").await.unwrap();
+        stream
+            .write_all(b"GET /v1/files?path=big HTTP/1.1\r\nhost: sandbox\r\n\r\n")
+            .await
+            .unwrap();
         // The download has started.
         let mut first = [0];
         stream.read_exact(&mut first).await.unwrap();
         stalled.push(stream);
     }
     let busy = ask(&server, Method::GET, "/v1/files?path=big", &[], "").await;
-    assert_eq!((busy.status, busy.json()["code"].as_str()), (429, Some("busy")));
+    assert_eq!(
+        (busy.status, busy.json()["code"].as_str()),
+        (429, Some("busy"))
+    );
     let status = ask(&server, Method::GET, "/v1/files/stat?path=big", &[], "").await;
     assert_eq!(status.json()["size"], 4_000_000);
     assert_eq!(server.run("a", "echo fine").await.text(), "fine\n");
@@ -159,12 +276,21 @@ async fn request_is_refused_when_the_path_is_not_a_file() {
         (Method::PUT, "/v1/files?path=f&mode=999", 400, "mode"),
         (Method::DELETE, "/v1/files?path=missing", 404, "missing"),
         (Method::DELETE, "/v1/files?path=/", 409, "/"),
-        (Method::DELETE, "/v1/files?path=f&recursive=perhaps", 400, "recursive"),
+        (
+            Method::DELETE,
+            "/v1/files?path=f&recursive=perhaps",
+            400,
+            "recursive",
+        ),
         (Method::POST, "/v1/files?path=f", 405, "method"),
     ];
     for (method, path, status, named) in table {
         let refused = ask(&server, method.clone(), path, &[], "x").await;
-        assert_eq!(refused.status, status, "{method} {path}: {:?}", refused.body);
+        assert_eq!(
+            refused.status, status,
+            "{method} {path}: {:?}",
+            refused.body
+        );
         assert!(
             refused.json()["detail"].as_str().unwrap().contains(named),
             "{method} {path}: {:?}",

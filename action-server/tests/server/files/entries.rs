@@ -20,7 +20,8 @@ async fn post(server: &TestServer, path: &str, body: serde_json::Value) -> HttpR
 }
 
 fn read<T: DeserializeOwned>(answered: &HttpReply) -> T {
-    serde_json::from_slice(&answered.body).unwrap_or_else(|error| panic!("{error}: {:?}", answered.body))
+    serde_json::from_slice(&answered.body)
+        .unwrap_or_else(|error| panic!("{error}: {:?}", answered.body))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,18 +31,40 @@ async fn status_describes_files_folders_and_links() {
     symlink("file", server.file("link")).unwrap();
     let metadata = fs::metadata(server.file("file")).unwrap();
     let status: FileStatus = read(&get(&server, "/v1/files/stat?path=file").await);
-    assert_eq!((status.kind, status.size, status.mode.bits()), (FileKind::File, 5, metadata.mode() & 0o7777));
+    assert_eq!(
+        (status.kind, status.size, status.mode.bits()),
+        (FileKind::File, 5, metadata.mode() & 0o7777)
+    );
     assert_eq!((status.uid, status.gid), (metadata.uid(), metadata.gid()));
-    assert_eq!(status.modified_ns, metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec());
+    assert_eq!(
+        status.modified_ns,
+        metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec()
+    );
     let link: FileStatus = read(&get(&server, "/v1/files/stat?path=link").await);
-    assert_eq!((link.kind, link.target.as_deref()), (FileKind::Symlink, Some("file")));
+    assert_eq!(
+        (link.kind, link.target.as_deref()),
+        (FileKind::Symlink, Some("file"))
+    );
     let followed: FileStatus = read(&get(&server, "/v1/files/stat?path=link&follow=true").await);
     assert_eq!((followed.kind, followed.size), (FileKind::File, 5));
-    assert_eq!(get(&server, "/v1/files/stat?path=missing").await.status, 404);
-    assert_eq!(get(&server, "/v1/files/stat?path=/dev/null").await.json()["kind"], "character_device");
+    assert_eq!(
+        get(&server, "/v1/files/stat?path=missing").await.status,
+        404
+    );
+    assert_eq!(
+        get(&server, "/v1/files/stat?path=/dev/null").await.json()["kind"],
+        "character_device"
+    );
     let list: FileList = read(&get(&server, "/v1/files/list?path=").await);
-    let paths: Vec<_> = list.entries.iter().map(|entry| entry.path.as_str()).collect();
-    assert_eq!((paths, list.truncated), (vec!["file", "link", "run"], false));
+    let paths: Vec<_> = list
+        .entries
+        .iter()
+        .map(|entry| entry.path.as_str())
+        .collect();
+    assert_eq!(
+        (paths, list.truncated),
+        (vec!["file", "link", "run"], false)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,31 +80,107 @@ async fn entries_are_created_moved_changed_and_removed() {
     let server = TestServer::start();
     let made = post(&server, "/v1/files/mkdir", json!({"path": "a/b"})).await;
     assert_eq!(made.status, 404);
-    let made =
-        post(&server, "/v1/files/mkdir", json!({"path": "a/b", "parents": true, "mode": "0701"})).await;
-    assert_eq!((made.status, made.json()["mode"].as_str()), (201, Some("0701")));
-    assert_eq!(post(&server, "/v1/files/mkdir", json!({"path": "a/b", "parents": true})).await.status, 200);
-    assert_eq!(post(&server, "/v1/files/mkdir", json!({"path": "a/b"})).await.status, 409);
+    let made = post(
+        &server,
+        "/v1/files/mkdir",
+        json!({"path": "a/b", "parents": true, "mode": "0701"}),
+    )
+    .await;
+    assert_eq!(
+        (made.status, made.json()["mode"].as_str()),
+        (201, Some("0701"))
+    );
+    assert_eq!(
+        post(
+            &server,
+            "/v1/files/mkdir",
+            json!({"path": "a/b", "parents": true})
+        )
+        .await
+        .status,
+        200
+    );
+    assert_eq!(
+        post(&server, "/v1/files/mkdir", json!({"path": "a/b"}))
+            .await
+            .status,
+        409
+    );
 
     fs::write(server.file("a/f"), "x").unwrap();
-    let moved = post(&server, "/v1/files/move", json!({"from": "a/f", "to": "c/g"})).await;
-    assert_eq!((moved.status, fs::read(server.file("c/g")).unwrap()), (200, b"x".to_vec()));
-    assert_eq!(post(&server, "/v1/files/move", json!({"from": "a/f", "to": "c/g"})).await.status, 404);
+    let moved = post(
+        &server,
+        "/v1/files/move",
+        json!({"from": "a/f", "to": "c/g"}),
+    )
+    .await;
+    assert_eq!(
+        (moved.status, fs::read(server.file("c/g")).unwrap()),
+        (200, b"x".to_vec())
+    );
+    assert_eq!(
+        post(
+            &server,
+            "/v1/files/move",
+            json!({"from": "a/f", "to": "c/g"})
+        )
+        .await
+        .status,
+        404
+    );
     fs::write(server.file("a/f"), "y").unwrap();
-    assert_eq!(post(&server, "/v1/files/move", json!({"from": "a/f", "to": "c/g"})).await.status, 409);
+    assert_eq!(
+        post(
+            &server,
+            "/v1/files/move",
+            json!({"from": "a/f", "to": "c/g"})
+        )
+        .await
+        .status,
+        409
+    );
     let over = json!({"from": "a/f", "to": "c/g", "overwrite": true});
     assert_eq!(post(&server, "/v1/files/move", over).await.status, 200);
     assert_eq!(fs::read(server.file("c/g")).unwrap(), b"y");
-    assert_eq!(post(&server, "/v1/files/move", json!({"from": "c"})).await.status, 422);
+    assert_eq!(
+        post(&server, "/v1/files/move", json!({"from": "c"}))
+            .await
+            .status,
+        422
+    );
 
-    let changed =
-        post(&server, "/v1/files/chmod", json!({"path": "c", "mode": "0711", "recursive": true})).await;
+    let changed = post(
+        &server,
+        "/v1/files/chmod",
+        json!({"path": "c", "mode": "0711", "recursive": true}),
+    )
+    .await;
     assert_eq!(changed.json()["changed"], 2);
-    assert_eq!(fs::metadata(server.file("c/g")).unwrap().mode() & 0o7777, 0o711);
-    assert_eq!(post(&server, "/v1/files/chmod", json!({"path": "c", "mode": "rwx"})).await.status, 422);
+    assert_eq!(
+        fs::metadata(server.file("c/g")).unwrap().mode() & 0o7777,
+        0o711
+    );
+    assert_eq!(
+        post(
+            &server,
+            "/v1/files/chmod",
+            json!({"path": "c", "mode": "rwx"})
+        )
+        .await
+        .status,
+        422
+    );
 
     let remove = async |query: &str| {
-        ask(&server, Method::DELETE, &format!("/v1/files?path={query}"), &[], "").await.status
+        ask(
+            &server,
+            Method::DELETE,
+            &format!("/v1/files?path={query}"),
+            &[],
+            "",
+        )
+        .await
+        .status
     };
     symlink("c", server.file("link")).unwrap();
     assert_eq!(remove("link&recursive=true").await, 204);
@@ -100,12 +199,31 @@ async fn glob_and_grep_return_matches() {
     fs::write(server.file(".gitignore"), "*.log").unwrap();
     fs::write(server.file("src/a.log"), "b();\n").unwrap();
     let globbed: FileList = read(&get(&server, "/v1/files/glob?path=&pattern=src/*").await);
-    assert_eq!(globbed.entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(), ["src/a.rs"]);
-    let grepped: GrepMatches =
-        read(&get(&server, "/v1/files/grep?path=src&pattern=b%5C(&before=1&after=1").await);
-    let [found] = grepped.matches.as_slice() else { panic!("{grepped:?}") };
     assert_eq!(
-        (found.path.as_str(), found.line, found.column, found.text.as_str()),
+        globbed
+            .entries
+            .iter()
+            .map(|entry| entry.path.as_str())
+            .collect::<Vec<_>>(),
+        ["src/a.rs"]
+    );
+    let grepped: GrepMatches = read(
+        &get(
+            &server,
+            "/v1/files/grep?path=src&pattern=b%5C(&before=1&after=1",
+        )
+        .await,
+    );
+    let [found] = grepped.matches.as_slice() else {
+        panic!("{grepped:?}")
+    };
+    assert_eq!(
+        (
+            found.path.as_str(),
+            found.line,
+            found.column,
+            found.text.as_str()
+        ),
         ("a.rs", 2, 5, "    b();")
     );
     assert_eq!(
@@ -113,7 +231,23 @@ async fn glob_and_grep_return_matches() {
         (&["fn a() {".to_owned()][..], &["}".to_owned()][..])
     );
     let wrong = get(&server, "/v1/files/grep?path=src&pattern=(").await;
-    assert_eq!((wrong.status, wrong.json()["detail"].as_str().unwrap().contains("pattern")), (400, true));
-    assert_eq!(get(&server, "/v1/files/grep?path=missing&pattern=x").await.status, 404);
-    assert_eq!(get(&server, "/v1/files/glob?path=src/a.rs&pattern=x").await.status, 409);
+    assert_eq!(
+        (
+            wrong.status,
+            wrong.json()["detail"].as_str().unwrap().contains("pattern")
+        ),
+        (400, true)
+    );
+    assert_eq!(
+        get(&server, "/v1/files/grep?path=missing&pattern=x")
+            .await
+            .status,
+        404
+    );
+    assert_eq!(
+        get(&server, "/v1/files/glob?path=src/a.rs&pattern=x")
+            .await
+            .status,
+        409
+    );
 }

@@ -20,7 +20,10 @@ async fn ask(
     headers: &[(&str, &str)],
     body: impl Into<Bytes>,
 ) -> HttpReply {
-    let mut request = Request::builder().method(method).uri(path).header("host", "sandbox");
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "sandbox");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }

@@ -17,12 +17,30 @@ async fn folder_is_downloaded_and_uploaded_as_an_archive() {
     fs::write(server.file("from/a/b/big"), noise(3_000_000)).unwrap();
     fs::write(server.file("from/small"), "x").unwrap();
     let archive = ask(&server, Method::GET, "/v1/files/tree?path=from", &[], "").await;
-    assert_eq!((archive.status, archive.header("content-type")), (200, "application/x-tar"));
+    assert_eq!(
+        (archive.status, archive.header("content-type")),
+        (200, "application/x-tar")
+    );
     // Unpacked by the `tar` program.
     fs::write(server.file("archive"), &archive.body).unwrap();
-    let listed = Command::new("tar").arg("tf").arg(server.file("archive")).output().unwrap().stdout;
-    assert_eq!(String::from_utf8(listed).unwrap(), "a\na/b\na/b/big\nsmall\n");
-    let put = ask(&server, Method::PUT, "/v1/files/tree?path=to", &[], archive.body).await;
+    let listed = Command::new("tar")
+        .arg("tf")
+        .arg(server.file("archive"))
+        .output()
+        .unwrap()
+        .stdout;
+    assert_eq!(
+        String::from_utf8(listed).unwrap(),
+        "a\na/b\na/b/big\nsmall\n"
+    );
+    let put = ask(
+        &server,
+        Method::PUT,
+        "/v1/files/tree?path=to",
+        &[],
+        archive.body,
+    )
+    .await;
     assert_eq!(put.status, 204, "{:?}", put.body);
     assert!(fs::read(server.file("to/a/b/big")).unwrap() == noise(3_000_000));
     assert_eq!(names(&server), ["archive", "from", "to"]);
@@ -32,11 +50,36 @@ async fn folder_is_downloaded_and_uploaded_as_an_archive() {
 async fn request_is_refused_when_it_is_not_an_archive_or_a_folder() {
     let server = TestServer::start();
     fs::write(server.file("f"), "x").unwrap();
-    let refused = ask(&server, Method::PUT, "/v1/files/tree?path=to", &[], "x".repeat(3000)).await;
-    assert_eq!((refused.status, refused.json()["code"].as_str()), (422, Some("invalid")));
-    assert_eq!(ask(&server, Method::PUT, "/v1/files/tree?path=f", &[], "").await.status, 409);
-    assert_eq!(ask(&server, Method::GET, "/v1/files/tree?path=f", &[], "").await.status, 409);
-    assert_eq!(ask(&server, Method::GET, "/v1/files/tree?path=missing", &[], "").await.status, 404);
+    let refused = ask(
+        &server,
+        Method::PUT,
+        "/v1/files/tree?path=to",
+        &[],
+        "x".repeat(3000),
+    )
+    .await;
+    assert_eq!(
+        (refused.status, refused.json()["code"].as_str()),
+        (422, Some("invalid"))
+    );
+    assert_eq!(
+        ask(&server, Method::PUT, "/v1/files/tree?path=f", &[], "")
+            .await
+            .status,
+        409
+    );
+    assert_eq!(
+        ask(&server, Method::GET, "/v1/files/tree?path=f", &[], "")
+            .await
+            .status,
+        409
+    );
+    assert_eq!(
+        ask(&server, Method::GET, "/v1/files/tree?path=missing", &[], "")
+            .await
+            .status,
+        404
+    );
     assert_eq!(names(&server), ["f"]);
 }
 
@@ -45,17 +88,26 @@ async fn nothing_is_left_when_the_client_of_an_archive_disconnects() {
     let server = TestServer::start();
     fs::create_dir(server.file("from")).unwrap();
     fs::write(server.file("from/big"), noise(3_000_000)).unwrap();
-    let archive = ask(&server, Method::GET, "/v1/files/tree?path=from", &[], "").await.body;
+    let archive = ask(&server, Method::GET, "/v1/files/tree?path=from", &[], "")
+        .await
+        .body;
     let mut stream = UnixStream::connect(server.socket()).await.unwrap();
     let head = format!(
         "PUT /v1/files/tree?path=to HTTP/1.1\r\nhost: s\r\ncontent-length: {}\r\n\r\n",
         archive.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();
-    stream.write_all(&archive[..archive.len() / 2]).await.unwrap();
+    stream
+        .write_all(&archive[..archive.len() / 2])
+        .await
+        .unwrap();
     wait_until("the archive is being unpacked", || {
-        names(&server).iter().any(|name| name.starts_with(".glovebox-"))
+        names(&server)
+            .iter()
+            .any(|name| name.starts_with(".glovebox-"))
     });
     drop(stream);
-    wait_until("the partial folder is removed", || names(&server) == ["from"]);
+    wait_until("the partial folder is removed", || {
+        names(&server) == ["from"]
+    });
 }

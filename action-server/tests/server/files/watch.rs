@@ -24,8 +24,15 @@ impl WatchStream {
         let (mut client, connection) = http1::handshake(stream).await.unwrap();
         tokio::spawn(connection);
         let request = Request::get(format!("/v1/files/watch?{query}")).header("host", "s");
-        let response = client.send_request(request.body(Full::default()).unwrap()).await.unwrap();
-        Self { response, read: Vec::new(), _client: client }
+        let response = client
+            .send_request(request.body(Full::default()).unwrap())
+            .await
+            .unwrap();
+        Self {
+            response,
+            read: Vec::new(),
+            _client: client,
+        }
     }
 
     /// Returns the next event. `None` at the end of the stream.
@@ -35,8 +42,11 @@ impl WatchStream {
                 let line: Vec<u8> = self.read.drain(..=end).collect();
                 return Some(serde_json::from_slice(&line).unwrap());
             }
-            let frame = tokio::time::timeout(TEST_TIMEOUT, self.response.body_mut().frame()).await.unwrap();
-            self.read.extend_from_slice(frame?.unwrap().data_ref().unwrap());
+            let frame = tokio::time::timeout(TEST_TIMEOUT, self.response.body_mut().frame())
+                .await
+                .unwrap();
+            self.read
+                .extend_from_slice(frame?.unwrap().data_ref().unwrap());
         }
     }
 }
@@ -48,18 +58,37 @@ async fn changes_are_reported_as_they_happen() {
     let mut watch = WatchStream::open(&server, "path=watched&recursive=true").await;
     assert_eq!(watch.response.status(), 200);
     fs::write(server.file("watched/sub/f"), "").unwrap();
-    assert_eq!(watch.next().await, Some(WatchEvent::Created { path: "sub/f".into() }));
+    assert_eq!(
+        watch.next().await,
+        Some(WatchEvent::Created {
+            path: "sub/f".into()
+        })
+    );
     fs::rename(server.file("watched/sub/f"), server.file("watched/g")).unwrap();
-    assert_eq!(watch.next().await, Some(WatchEvent::Moved { from: "sub/f".into(), path: "g".into() }));
+    assert_eq!(
+        watch.next().await,
+        Some(WatchEvent::Moved {
+            from: "sub/f".into(),
+            path: "g".into()
+        })
+    );
     // The target outside of the watched folder is not reported.
     fs::rename(server.file("watched/g"), server.file("g")).unwrap();
-    assert_eq!(watch.next().await, Some(WatchEvent::Removed { path: "g".into() }));
+    assert_eq!(
+        watch.next().await,
+        Some(WatchEvent::Removed { path: "g".into() })
+    );
     fs::remove_dir_all(server.file("watched")).unwrap();
     let mut last = None;
     while let Some(event) = watch.next().await {
         last = Some(event);
     }
-    assert_eq!(last, Some(WatchEvent::Removed { path: String::new() }));
+    assert_eq!(
+        last,
+        Some(WatchEvent::Removed {
+            path: String::new()
+        })
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -69,8 +98,17 @@ async fn watches_are_limited_and_end_with_their_clients() {
     for _ in 0..16 {
         watches.push(WatchStream::open(&server, "path=").await);
     }
-    assert_eq!(WatchStream::open(&server, "path=").await.response.status(), 429);
+    assert_eq!(
+        WatchStream::open(&server, "path=").await.response.status(),
+        429
+    );
     drop(watches);
     while WatchStream::open(&server, "path=").await.response.status() == 429 {}
-    assert_eq!(WatchStream::open(&server, "path=missing").await.response.status(), 404);
+    assert_eq!(
+        WatchStream::open(&server, "path=missing")
+            .await
+            .response
+            .status(),
+        404
+    );
 }

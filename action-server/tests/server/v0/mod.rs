@@ -36,14 +36,22 @@ impl V0Sandbox {
     /// Starts a server with V0's arguments and a short silence timeout.
     pub(super) fn start() -> Self {
         Self::start_with(
-            &["--plugins", "agent_skills", "jupyter", "vscode", "--no-enable-browser"],
+            &[
+                "--plugins",
+                "agent_skills",
+                "jupyter",
+                "vscode",
+                "--no-enable-browser",
+            ],
             Some(&format!("canary-{}", uuid::Uuid::now_v7().simple())),
         )
     }
 
     pub(crate) fn start_with(more: &[&str], key: Option<&str>) -> Self {
         // Another process may take the port in between.
-        (0..5).find_map(|_| Self::try_start(more, key)).expect("the server starts")
+        (0..5)
+            .find_map(|_| Self::try_start(more, key))
+            .expect("the server starts")
     }
 
     fn try_start(more: &[&str], key: Option<&str>) -> Option<Self> {
@@ -64,7 +72,12 @@ impl V0Sandbox {
             None => command.env_remove("SESSION_API_KEY"),
         };
         let key = key.unwrap_or(KEY).to_owned();
-        let mut sandbox = Self { child: command.spawn().unwrap(), dir, key, port };
+        let mut sandbox = Self {
+            child: command.spawn().unwrap(),
+            dir,
+            key,
+            port,
+        };
         let deadline = Instant::now() + TEST_TIMEOUT;
         while StdTcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             if sandbox.child.try_wait().unwrap().is_some() {
@@ -77,7 +90,13 @@ impl V0Sandbox {
     }
 
     pub(super) fn path(&self, name: &str) -> String {
-        self.dir.path().canonicalize().unwrap().join(name).display().to_string()
+        self.dir
+            .path()
+            .canonicalize()
+            .unwrap()
+            .join(name)
+            .display()
+            .to_string()
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -85,13 +104,26 @@ impl V0Sandbox {
     }
 
     pub(super) async fn send(&self, request: Request<Full<Bytes>>) -> HttpReply {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await.unwrap();
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
+            .await
+            .unwrap();
         HttpReply::receive(stream, request).await
     }
 
-    pub(super) fn request(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>> {
-        let request = Request::builder().method(method).uri(path).header("host", "sandbox");
-        request.header("X-Session-API-Key", &self.key).body(Full::new(body.into())).unwrap()
+    pub(super) fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: impl Into<Bytes>,
+    ) -> Request<Full<Bytes>> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", "sandbox");
+        request
+            .header("X-Session-API-Key", &self.key)
+            .body(Full::new(body.into()))
+            .unwrap()
     }
 
     pub(super) async fn get(&self, path: &str) -> HttpReply {
@@ -99,22 +131,28 @@ impl V0Sandbox {
     }
 
     pub(super) async fn post(&self, path: &str, body: Value) -> HttpReply {
-        self.send(self.request(Method::POST, path, body.to_string())).await
+        self.send(self.request(Method::POST, path, body.to_string()))
+            .await
     }
 
-    /// Sends an action as V0's client does, which treats every other status than 200 as a broken sandbox.
+    /// Sends an action as V0's client does, which treats every other status than 200 as a broken
+    /// sandbox.
     pub(super) async fn act(&self, action: Value) -> Value {
-        let reply = self.post("/execute_action", json!({"action": action})).await;
+        let reply = self
+            .post("/execute_action", json!({"action": action}))
+            .await;
         assert_eq!(reply.status, 200, "{reply:?}");
         reply.json()
     }
 
     pub(super) async fn run(&self, command: &str) -> Value {
-        self.act(json!({"action": "run", "args": {"command": command}, "timeout": 120})).await
+        self.act(json!({"action": "run", "args": {"command": command}, "timeout": 120}))
+            .await
     }
 
     pub(super) async fn run_with(&self, timeout: f64, args: Value) -> Value {
-        self.act(json!({"action": "run", "args": args, "timeout": timeout})).await
+        self.act(json!({"action": "run", "args": args, "timeout": timeout}))
+            .await
     }
 }
 
@@ -122,7 +160,8 @@ impl Drop for V0Sandbox {
     fn drop(&mut self) {
         let _ = kill(Pid::from_raw(self.child.id() as i32), Signal::SIGTERM);
         let deadline = Instant::now() + TEST_TIMEOUT;
-        while Instant::now() < deadline && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+        while Instant::now() < deadline && self.child.try_wait().is_ok_and(|ended| ended.is_none())
+        {
             std::thread::sleep(Duration::from_millis(5));
         }
         let _ = self.child.kill();
@@ -131,7 +170,11 @@ impl Drop for V0Sandbox {
 }
 
 pub(crate) fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 pub(super) fn content(observation: &Value) -> &str {
@@ -139,9 +182,13 @@ pub(super) fn content(observation: &Value) -> &str {
 }
 
 pub(super) fn metadata<'a>(observation: &'a Value, name: &str) -> &'a str {
-    observation["extras"]["metadata"][name].as_str().unwrap_or_else(|| panic!("{observation}"))
+    observation["extras"]["metadata"][name]
+        .as_str()
+        .unwrap_or_else(|| panic!("{observation}"))
 }
 
 pub(super) fn exit_code(observation: &Value) -> i64 {
-    observation["extras"]["metadata"]["exit_code"].as_i64().unwrap()
+    observation["extras"]["metadata"]["exit_code"]
+        .as_i64()
+        .unwrap()
 }

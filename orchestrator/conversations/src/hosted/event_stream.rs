@@ -12,8 +12,8 @@ use crate::{ConversationUpdate, ConversationsError, FollowOptions, Follower};
 /// Number of events per read of the store. Bounds the memory of each reader.
 const PAGE_SIZE: usize = 32;
 
-/// Streams a conversation: its stored events, then its updates while it runs. A reader may be slow or cancelled, and misses
-/// no event.
+/// Streams a conversation: its stored events, then its updates while it runs. A reader may be slow
+/// or cancelled, and misses no event.
 pub struct EventStream {
     hosted: Arc<HostedConversations>,
     id: ConversationId,
@@ -31,14 +31,20 @@ enum Source {
 
 impl EventStream {
     pub(super) fn new(hosted: Arc<HostedConversations>, id: ConversationId, from: EventId) -> Self {
-        Self { hosted, id, next: from, source: Source::Store(VecDeque::new()) }
+        Self {
+            hosted,
+            id,
+            next: from,
+            source: Source::Store(VecDeque::new()),
+        }
     }
 
-    /// Waits for the next update. Cancel-safe. [`ConversationUpdate::Closed`] means that the conversation stopped running in
-    /// this process; later updates follow once it runs again.
+    /// Waits for the next update. Cancel-safe. [`ConversationUpdate::Closed`] means that the
+    /// conversation stopped running in this process; later updates follow once it runs again.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`] once the conversation is deleted, [`ConversationsError::Store`] if the log cannot be read.
+    /// [`ConversationsError::Unknown`] once the conversation is deleted,
+    /// [`ConversationsError::Store`] if the log cannot be read.
     pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
         loop {
             match &mut self.source {
@@ -67,14 +73,21 @@ impl EventStream {
         let conversations = &self.hosted.conversations;
         let mut changes = conversations.watch_running();
         let end = conversations.subscribe(&self.id);
-        let page = conversations.read_page(&self.id, self.next, PAGE_SIZE).await?;
+        let page = conversations
+            .read_page(&self.id, self.next, PAGE_SIZE)
+            .await?;
         if !page.is_empty() {
             self.source = Source::Store(page.into_iter().map(Arc::new).collect());
             return Ok(());
         }
-        let options = FollowOptions { from: self.next, auto_continue: false };
+        let options = FollowOptions {
+            from: self.next,
+            auto_continue: false,
+        };
         match conversations.follow(&self.id, options).await {
-            Ok(follower) if !follower.is_closed() => self.source = Source::Follower(Box::new(follower)),
+            Ok(follower) if !follower.is_closed() => {
+                self.source = Source::Follower(Box::new(follower))
+            }
             Ok(_) | Err(ConversationsError::NotRunning(_)) => {
                 conversations.event_count(&self.id).await?;
                 // An error means that the conversations are dropped, which this stream prevents.
@@ -89,9 +102,12 @@ impl EventStream {
     }
 }
 
-/// Waits until a log that other hosts may append to has an event with this id. Never returns for a log of this process alone.
+/// Waits until a log that other hosts may append to has an event with this id. Never returns for a
+/// log of this process alone.
 async fn appended_by_other(end: Option<watch::Receiver<EventId>>, id: EventId) {
-    let Some(mut end) = end else { return std::future::pending().await };
+    let Some(mut end) = end else {
+        return std::future::pending().await;
+    };
     if end.wait_for(|end| *end > id).await.is_err() {
         // The store is closed.
         std::future::pending::<()>().await;

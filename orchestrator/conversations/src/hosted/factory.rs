@@ -21,20 +21,24 @@ use crate::start::NewConversation;
 /// Composes conversations from the configuration of a server. Implemented by the composition root.
 #[async_trait]
 pub trait ConversationFactory: Send + Sync {
-    /// Composes a new conversation with the settings of its owner, and locks its folder with the claim.
+    /// Composes a new conversation with the settings of its owner, and locks its folder with the
+    /// claim.
     ///
     /// # Errors
-    /// [`HostError::Refused`] if the request does not fit the configuration, such as one for an unknown agent.
+    /// [`HostError::Refused`] if the request does not fit the configuration, such as one for an
+    /// unknown agent.
     async fn compose_new(
         &self,
         claim: &mut Claim,
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError>;
 
-    /// Composes a stored conversation with the settings of its owner, and locks its folder with the claim.
+    /// Composes a stored conversation with the settings of its owner, and locks its folder with the
+    /// claim.
     ///
     /// # Errors
-    /// [`HostError::Refused`] if the configuration has changed so that the conversation cannot be resumed.
+    /// [`HostError::Refused`] if the configuration has changed so that the conversation cannot be
+    /// resumed.
     async fn compose_stored(
         &self,
         stored: &mut StoredConversation,
@@ -63,7 +67,8 @@ pub struct ConversationRequest {
     pub instructions: Option<String>,
     /// Repository to clone into the workspace: its full name at the provider, or a URL.
     pub repository: Option<String>,
-    /// Where the repository is hosted. If there is none, the only provider that the user has a token for, else GitHub.
+    /// Where the repository is hosted. If there is none, the only provider that the user has a
+    /// token for, else GitHub.
     pub git_provider: Option<GitProvider>,
     /// Branch of the repository. If there is none, its default branch.
     pub branch: Option<String>,

@@ -15,16 +15,22 @@ use crate::{CloseReason, ConversationUpdate, ConversationsError, FollowOptions, 
 const FOLLOW_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 impl HostedConversations {
-    /// Closes a running conversation once it is at rest for the configured time, or has failed. Returns its slot when it no
-    /// longer runs.
+    /// Closes a running conversation once it is at rest for the configured time, or has failed.
+    /// Returns its slot when it no longer runs.
     pub(super) async fn close_when_idle(
         self: &Arc<Self>,
         id: &ConversationId,
         slot: Slot,
     ) -> Result<(), ConversationsError> {
         let lost = self.conversations.claim_lost(id);
-        let from = self.conversations.state(id).map_or(EventId::FIRST, |state| state.next_id);
-        let options = FollowOptions { from, auto_continue: false };
+        let from = self
+            .conversations
+            .state(id)
+            .map_or(EventId::FIRST, |state| state.next_id);
+        let options = FollowOptions {
+            from,
+            auto_continue: false,
+        };
         // The first follower also sends the messages of a replayed user.
         let follower = match self.conversations.follow(id, options).await {
             Ok(follower) => follower,
@@ -42,7 +48,12 @@ impl HostedConversations {
         Ok(())
     }
 
-    async fn close_followed(&self, id: &ConversationId, mut follower: Follower, lost: CancellationToken) {
+    async fn close_followed(
+        &self,
+        id: &ConversationId,
+        mut follower: Follower,
+        lost: CancellationToken,
+    ) {
         loop {
             tokio::select! {
                 () = self.shutdown.cancelled() => return,
@@ -74,7 +85,8 @@ impl HostedConversations {
         }
     }
 
-    /// Returns once nothing happens for the configured time while the conversation is at rest, or once it is closed.
+    /// Returns once nothing happens for the configured time while the conversation is at rest, or
+    /// once it is closed.
     async fn wait_until_idle(&self, follower: &mut Follower) {
         let mut is_at_rest = follower.is_at_rest();
         loop {
@@ -92,7 +104,10 @@ impl HostedConversations {
                 Ok(ConversationUpdate::Closed) => return,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "cannot follow a conversation");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot follow a conversation"
+                    );
                     sleep(FOLLOW_RETRY_DELAY).await;
                 }
             }

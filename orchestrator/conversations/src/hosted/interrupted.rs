@@ -1,4 +1,5 @@
-//! Resumes conversations whose process ended while their agent worked, or whose log could not be appended to.
+//! Resumes conversations whose process ended while their agent worked, or whose log could not be
+//! appended to.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -12,7 +13,8 @@ use tokio::time::{Instant, sleep};
 use super::{CONCURRENT_CHANGES, HostedConversations};
 use crate::{ConversationFilter, ConversationStatus, ConversationsError};
 
-/// Delay before the next attempt while the maximum number of conversations runs, or the store is not available.
+/// Delay before the next attempt while the maximum number of conversations runs, or the store is
+/// not available.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Interval at which conversations are resumed whose log could not be appended to.
@@ -34,18 +36,22 @@ struct Failure {
 }
 
 impl HostedConversations {
-    /// Resumes all conversations whose process ended while their agent worked. Repeats that at an `interval` if other hosts share
-    /// the store, because one of them may end. Without an interval, returns once all are resumed that can be.
+    /// Resumes all conversations whose process ended while their agent worked. Repeats that at an
+    /// `interval` if other hosts share the store, because one of them may end. Without an interval,
+    /// returns once all are resumed that can be.
     pub async fn resume_interrupted(self: &Arc<Self>, interval: Option<Duration>) {
         let mut failures = Failures::default();
         loop {
-            let is_complete = self.resume_once(&mut failures).await.unwrap_or_else(|error| {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "cannot find the conversations to resume"
-                );
-                false
-            });
+            let is_complete = self
+                .resume_once(&mut failures)
+                .await
+                .unwrap_or_else(|error| {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot find the conversations to resume"
+                    );
+                    false
+                });
             match interval {
                 Some(interval) => sleep(interval).await,
                 None if is_complete => return,
@@ -54,17 +60,26 @@ impl HostedConversations {
         }
     }
 
-    /// Resumes the conversations of this process that were closed because their log could not be appended to, for example because the
-    /// disk was full. Never returns. Not needed next to [`resume_interrupted`](Self::resume_interrupted) with an interval.
+    /// Resumes the conversations of this process that were closed because their log could not be
+    /// appended to, for example because the disk was full. Never returns. Not needed next to
+    /// [`resume_interrupted`](Self::resume_interrupted) with an interval.
     pub async fn resume_failed(self: &Arc<Self>) -> Infallible {
         let mut failures = Failures::default();
         loop {
             sleep(FAILED_INTERVAL).await;
-            let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let failed = self
+                .failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone();
             failures.0.retain(|id, _| failed.contains(id));
             for id in failed {
                 // The user may have stopped it meanwhile.
-                let is_failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).contains(&id);
+                let is_failed = self
+                    .failed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .contains(&id);
                 if !is_failed || failures.is_waiting(&id) {
                     continue;
                 }
@@ -79,23 +94,37 @@ impl HostedConversations {
                         continue;
                     }
                 }
-                self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+                self.failed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&id);
             }
         }
     }
 
     /// Returns whether no conversation is left that waits for others to end.
-    async fn resume_once(self: &Arc<Self>, failures: &mut Failures) -> Result<bool, ConversationsError> {
+    async fn resume_once(
+        self: &Arc<Self>,
+        failures: &mut Failures,
+    ) -> Result<bool, ConversationsError> {
         let statuses = vec![ConversationStatus::Interrupted];
-        let filter = ConversationFilter { statuses, ..ConversationFilter::default() };
+        let filter = ConversationFilter {
+            statuses,
+            ..ConversationFilter::default()
+        };
         let interrupted = self.conversations.list(&filter).await?;
-        let interrupted: Vec<_> =
-            interrupted.into_iter().filter_map(|entry| Some(entry.summary?.id)).collect();
+        let interrupted: Vec<_> = interrupted
+            .into_iter()
+            .filter_map(|entry| Some(entry.summary?.id))
+            .collect();
         failures.0.retain(|id, _| interrupted.contains(id));
-        let due = interrupted.into_iter().filter(|id| !failures.is_waiting(id));
+        let due = interrupted
+            .into_iter()
+            .filter(|id| !failures.is_waiting(id));
         // Concurrently, so that one that waits for others of its user delays no other user's.
         let starting = due.map(|id| async move { (self.start(&id).await, id) });
-        let started = stream::iter(starting.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_CHANGES);
+        let started =
+            stream::iter(starting.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_CHANGES);
         let mut is_complete = true;
         for (result, id) in started.collect::<Vec<_>>().await {
             match result {
@@ -120,12 +149,23 @@ impl HostedConversations {
 
 impl Failures {
     fn is_waiting(&self, id: &ConversationId) -> bool {
-        self.0.get(id).is_some_and(|failure| Instant::now() < failure.next_attempt)
+        self.0
+            .get(id)
+            .is_some_and(|failure| Instant::now() < failure.next_attempt)
     }
 
     fn add(&mut self, id: ConversationId) {
-        let delay =
-            self.0.get(&id).map_or(MIN_FAILURE_DELAY, |failure| failure.delay * 2).min(MAX_FAILURE_DELAY);
-        self.0.insert(id, Failure { delay, next_attempt: Instant::now() + delay });
+        let delay = self
+            .0
+            .get(&id)
+            .map_or(MIN_FAILURE_DELAY, |failure| failure.delay * 2)
+            .min(MAX_FAILURE_DELAY);
+        self.0.insert(
+            id,
+            Failure {
+                delay,
+                next_attempt: Instant::now() + delay,
+            },
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! Conversations of a server: a message opens the stored conversation that it is for, and idle conversations are closed.
+//! Conversations of a server: a message opens the stored conversation that it is for, and idle
+//! conversations are closed.
 
 mod event_stream;
 mod factory;
@@ -18,15 +19,17 @@ use engine::events::StoreError;
 use futures_util::stream::{self, StreamExt as _};
 use protocol::action::MessageAction;
 use protocol::record::FeedbackGiven;
-use protocol::{AgentState, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, UserId};
+use protocol::{
+    AgentState, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, UserId,
+};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::resume::find_decided;
 use crate::{
-    CloseReason, Conversations, ConversationsError, DeleteMode, HostError, InitialTask, ResumeRequest,
-    UserDecision,
+    CloseReason, Conversations, ConversationsError, DeleteMode, HostError, InitialTask,
+    ResumeRequest, UserDecision,
 };
 
 use slots::{Occupied, Owner, Slot, Slots};
@@ -35,8 +38,8 @@ pub use event_stream::EventStream;
 pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest};
 pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
 
-/// Time that a user needs to read a question. A decision that names no action and comes earlier is about what was asked before: a
-/// second click, another window, a repeated request.
+/// Time that a user needs to read a question. A decision that names no action and comes earlier is
+/// about what was asked before: a second click, another window, a repeated request.
 pub const MIN_QUESTION_AGE: Duration = Duration::from_secs(1);
 
 /// Number of events from an action to the question about it, at most.
@@ -62,7 +65,8 @@ const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 pub struct HostingOptions {
     /// Maximum number of conversations that run at once.
     pub max_running: usize,
-    /// Maximum number of conversations of each user that run at once. Does not apply to the operator.
+    /// Maximum number of conversations of each user that run at once. Does not apply to the
+    /// operator.
     pub max_running_per_user: usize,
     /// A conversation that is at rest for this time is closed.
     pub close_delay: Duration,
@@ -77,7 +81,8 @@ pub struct HostedConversations {
     slots: Arc<Slots>,
     /// Conversations that were closed because their log could not be appended to.
     failed: Mutex<BTreeSet<ConversationId>>,
-    /// One lock per conversation that is being changed. A blocking mutex, because it is never held across an await.
+    /// One lock per conversation that is being changed. A blocking mutex, because it is never held
+    /// across an await.
     changing: Mutex<BTreeMap<ConversationId, Weak<tokio::sync::Mutex<()>>>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -85,13 +90,16 @@ pub struct HostedConversations {
 
 /// Whether an event asks the user to confirm an action.
 fn is_question(event: &Event) -> bool {
-    let EventBody::Observation(Observation { kind, .. }) = &event.body else { return false };
+    let EventBody::Observation(Observation { kind, .. }) = &event.body else {
+        return false;
+    };
     matches!(kind, ObservationKind::AgentStateChanged(changed)
         if changed.agent_state == AgentState::AwaitingUserConfirmation)
 }
 
 impl HostedConversations {
-    /// Creates the hosted conversations of a store. None runs before it is created, messaged or started.
+    /// Creates the hosted conversations of a store. None runs before it is created, messaged or
+    /// started.
     pub fn new(
         conversations: Conversations,
         factory: Arc<dyn ConversationFactory>,
@@ -115,10 +123,12 @@ impl HostedConversations {
         &self.conversations
     }
 
-    /// Starts a new conversation, and stores its first message. Its sandbox is created in the background.
+    /// Starts a new conversation, and stores its first message. Its sandbox is created in the
+    /// background.
     ///
     /// # Errors
-    /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the store.
+    /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the
+    /// store.
     pub async fn create(
         self: &Arc<Self>,
         request: ConversationRequest,
@@ -144,31 +154,40 @@ impl HostedConversations {
         .await
     }
 
-    /// Runs a stored conversation. An agent that was at work continues, one that was stopped waits for a message. Does nothing
-    /// if the conversation runs already.
+    /// Runs a stored conversation. An agent that was at work continues, one that was stopped waits
+    /// for a message. Does nothing if the conversation runs already.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], [`ConversationsError::TooManyRunning`],
-    /// [`ConversationsError::Host`], or an error of the store.
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`],
+    /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the
+    /// store.
     pub async fn start(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
         self.change(id, move |this, id| async move {
-            let request = ResumeRequest { is_held: true, ..ResumeRequest::default() };
+            let request = ResumeRequest {
+                is_held: true,
+                ..ResumeRequest::default()
+            };
             this.open(&id, request).await.map(drop)
         })
         .await
     }
 
-    /// Sends a message as the user, and returns once it is stored. Runs the conversation if it is not running.
+    /// Sends a message as the user, and returns once it is stored. Runs the conversation if it is
+    /// not running.
     ///
     /// # Errors
-    /// See [`start`](Self::start); [`ConversationsError::Conversation`] if the conversation is busy or fails.
+    /// See [`start`](Self::start); [`ConversationsError::Conversation`] if the conversation is busy
+    /// or fails.
     pub async fn send_message(
         self: &Arc<Self>,
         id: &ConversationId,
         message: MessageAction,
     ) -> Result<(), ConversationsError> {
         self.change(id, move |this, id| async move {
-            let request = ResumeRequest { message: Some(message.clone()), ..ResumeRequest::default() };
+            let request = ResumeRequest {
+                message: Some(message.clone()),
+                ..ResumeRequest::default()
+            };
             let from = match this.open(&id, request).await? {
                 Opened::Now { from } => from,
                 Opened::Before(state) => {
@@ -176,13 +195,14 @@ impl HostedConversations {
                     state.next_id
                 }
             };
-            this.wait_until_stored(&id, |state| state.last_user_message >= Some(from)).await
+            this.wait_until_stored(&id, |state| state.last_user_message >= Some(from))
+                .await
         })
         .await
     }
 
-    /// Changes the state of the agent as the user. Runs the conversation if it is not running. A state that a user cannot
-    /// request has no effect.
+    /// Changes the state of the agent as the user. Runs the conversation if it is not running. A
+    /// state that a user cannot request has no effect.
     ///
     /// # Errors
     /// See [`start`](Self::start).
@@ -209,11 +229,13 @@ impl HostedConversations {
         .await
     }
 
-    /// Decides on the action that awaits confirmation. Runs the conversation if it is not running. Without an action the decision is
-    /// about the one that awaits confirmation, unless the user was asked less than [`MIN_QUESTION_AGE`] ago.
+    /// Decides on the action that awaits confirmation. Runs the conversation if it is not running.
+    /// Without an action the decision is about the one that awaits confirmation, unless the user
+    /// was asked less than [`MIN_QUESTION_AGE`] ago.
     ///
     /// # Errors
-    /// See [`start`](Self::start); [`ConversationsError::NothingToDecide`], [`ConversationsError::OtherActionAwaits`].
+    /// See [`start`](Self::start); [`ConversationsError::NothingToDecide`],
+    /// [`ConversationsError::OtherActionAwaits`].
     pub async fn decide(
         self: &Arc<Self>,
         id: &ConversationId,
@@ -238,11 +260,12 @@ impl HostedConversations {
         .await
     }
 
-    /// Stops the agent and closes the conversation. If it is not running, removes the sandbox that an earlier process may have kept
-    /// for it.
+    /// Stops the agent and closes the conversation. If it is not running, removes the sandbox that
+    /// an earlier process may have kept for it.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`] if another process runs it, or an error of the store or of the conversation's task.
+    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`] if another process runs it,
+    /// or an error of the store or of the conversation's task.
     pub async fn stop(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
         self.change(id, move |this, id| async move {
             let was_running = this.conversations.is_running(&id);
@@ -272,7 +295,9 @@ impl HostedConversations {
             this.stop_agent(&id).await?;
             let find_provider = |runtime: &str| this.factory.provider(runtime);
             let mode = DeleteMode::KeepOnFailure;
-            this.conversations.delete(&id, mode, &find_provider, &mut |_| {}).await
+            this.conversations
+                .delete(&id, mode, &find_provider, &mut |_| {})
+                .await
         })
         .await
     }
@@ -292,12 +317,14 @@ impl HostedConversations {
                 return this.conversations.set_stored_title(&id, &title).await;
             }
             let title = this.conversations.set_title(&id, &title)?;
-            this.wait_until_stored(&id, |state| state.title.as_ref() == Some(&title)).await
+            this.wait_until_stored(&id, |state| state.title.as_ref() == Some(&title))
+                .await
         })
         .await
     }
 
-    /// Records the user's feedback, whether the conversation runs or not. Returns once it is stored.
+    /// Records the user's feedback, whether the conversation runs or not. Returns once it is
+    /// stored.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or an error of the store.
@@ -308,15 +335,20 @@ impl HostedConversations {
     ) -> Result<(), ConversationsError> {
         self.change(id, move |this, id| async move {
             let Some(state) = this.conversations.state(&id) else {
-                return this.conversations.record_stored_feedback(&id, feedback).await;
+                return this
+                    .conversations
+                    .record_stored_feedback(&id, feedback)
+                    .await;
             };
             this.conversations.record_feedback(&id, feedback)?;
-            this.wait_until_stored(&id, |now| now.last_feedback >= Some(state.next_id)).await
+            this.wait_until_stored(&id, |now| now.last_feedback >= Some(state.next_id))
+                .await
         })
         .await
     }
 
-    /// Opens no conversation and starts no work any more, and returns once no model and no tool server is being called.
+    /// Opens no conversation and starts no work any more, and returns once no model and no tool
+    /// server is being called.
     pub async fn drain(&self) {
         self.shutdown.cancel();
         self.tasks.close();
@@ -324,20 +356,28 @@ impl HostedConversations {
         self.conversations.drain().await;
     }
 
-    /// Closes all conversations and keeps their sandboxes, so that [`resume_interrupted`](Self::resume_interrupted) continues
-    /// them. No conversation can be opened afterwards. Calls in flight are lost: see [`drain`](Self::drain).
+    /// Closes all conversations and keeps their sandboxes, so that
+    /// [`resume_interrupted`](Self::resume_interrupted) continues them. No conversation can be
+    /// opened afterwards. Calls in flight are lost: see [`drain`](Self::drain).
     pub async fn shut_down(&self) {
         self.shutdown.cancel();
-        let closing = self.conversations.running().into_iter().map(|id| async move {
-            if let Err(error) = self.conversations.close(&id, CloseReason::Shutdown).await {
-                tracing::warn!(conversation = %id, %error, "cannot close a conversation");
-            }
-        });
-        stream::iter(closing).buffer_unordered(CONCURRENT_CHANGES).collect::<()>().await;
+        let closing = self
+            .conversations
+            .running()
+            .into_iter()
+            .map(|id| async move {
+                if let Err(error) = self.conversations.close(&id, CloseReason::Shutdown).await {
+                    tracing::warn!(conversation = %id, %error, "cannot close a conversation");
+                }
+            });
+        stream::iter(closing)
+            .buffer_unordered(CONCURRENT_CHANGES)
+            .collect::<()>()
+            .await;
     }
 
-    /// Changes a conversation, one change at a time. Completes the change even if the caller is cancelled, for example because
-    /// its client disconnects.
+    /// Changes a conversation, one change at a time. Completes the change even if the caller is
+    /// cancelled, for example because its client disconnects.
     async fn change<T, F>(
         self: &Arc<Self>,
         id: &ConversationId,
@@ -353,7 +393,9 @@ impl HostedConversations {
             let _changing = lock.lock().await;
             change(Arc::clone(&this), id).await
         });
-        changing.await.map_err(|panic| HostError::Failed(panic.into()))?
+        changing
+            .await
+            .map_err(|panic| HostError::Failed(panic.into()))?
     }
 
     /// Returns the lock under which a conversation is changed.
@@ -365,7 +407,8 @@ impl HostedConversations {
         lock
     }
 
-    /// Runs a stored conversation with a request, unless it runs already. The conversation is being changed.
+    /// Runs a stored conversation with a request, unless it runs already. The conversation is being
+    /// changed.
     async fn open(
         self: &Arc<Self>,
         id: &ConversationId,
@@ -374,38 +417,60 @@ impl HostedConversations {
         if let Some(state) = self.conversations.state(id) {
             return Ok(Opened::Before(state));
         }
-        let slot = self.acquire_slot(&self.conversations.owner(id).await?).await?;
+        let slot = self
+            .acquire_slot(&self.conversations.owner(id).await?)
+            .await?;
         let mut stored = self.conversations.open(id).await?;
         stored.check(&request)?;
         let from = stored.state.next_id;
-        let ComposedConversation { parts, confirmation } = self.factory.compose_stored(&mut stored).await?;
-        self.conversations.resume(stored, parts, request, confirmation).await?;
+        let ComposedConversation {
+            parts,
+            confirmation,
+        } = self.factory.compose_stored(&mut stored).await?;
+        self.conversations
+            .resume(stored, parts, request, confirmation)
+            .await?;
         self.close_when_idle(id, slot).await?;
         Ok(Opened::Now { from })
     }
 
-    /// Returns the action that a decision without an action is about. `None` if the conversation does not run: it has waited since
-    /// the last process.
+    /// Returns the action that a decision without an action is about. `None` if the conversation
+    /// does not run: it has waited since the last process.
     async fn action_of_unnamed_decision(
         &self,
         id: &ConversationId,
     ) -> Result<Option<EventId>, ConversationsError> {
-        let Some(state) = self.conversations.state(id) else { return Ok(None) };
+        let Some(state) = self.conversations.state(id) else {
+            return Ok(None);
+        };
         let action = find_decided(id, &state, None)?;
-        // The change of the state follows the action, except while another action awaits confirmation already.
-        let events = self.conversations.read(id, action, MAX_EVENTS_TO_QUESTION).await?;
-        let question = events.iter().find(|event| is_question(event)).or(events.first());
+        // The change of the state follows the action, except while another action awaits
+        // confirmation already.
+        let events = self
+            .conversations
+            .read(id, action, MAX_EVENTS_TO_QUESTION)
+            .await?;
+        let question = events
+            .iter()
+            .find(|event| is_question(event))
+            .or(events.first());
         let asked_at = question.map(|event| clock::epoch_seconds(&event.timestamp));
         let age = asked_at.map(|asked_at| clock::epoch_seconds(&clock::now()) - asked_at);
         if age.is_some_and(|age| age < MIN_QUESTION_AGE.as_secs_f64()) {
-            return Err(ConversationsError::OtherActionAwaits { conversation: id.clone(), action });
+            return Err(ConversationsError::OtherActionAwaits {
+                conversation: id.clone(),
+                action,
+            });
         }
         Ok(Some(action))
     }
 
     /// Stops the agent and closes the conversation. The conversation is being changed.
     async fn stop_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
         if !self.conversations.is_running(id) {
             return self.check_not_running_elsewhere(id).await;
         }
@@ -418,7 +483,10 @@ impl HostedConversations {
     }
 
     /// Checks that no other process runs a conversation that does not run here.
-    async fn check_not_running_elsewhere(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+    async fn check_not_running_elsewhere(
+        &self,
+        id: &ConversationId,
+    ) -> Result<(), ConversationsError> {
         match self.conversations.entry(id).await? {
             None => Err(ConversationsError::Unknown(id.clone())),
             Some(entry) if entry.is_locked => Err(ConversationsError::Locked(id.clone())),
@@ -426,7 +494,8 @@ impl HostedConversations {
         }
     }
 
-    /// Waits until the state shows that an input is stored. If the conversation fails instead, closes it and returns why.
+    /// Waits until the state shows that an input is stored. If the conversation fails instead,
+    /// closes it and returns why.
     async fn wait_until_stored(
         &self,
         id: &ConversationId,
@@ -440,12 +509,20 @@ impl HostedConversations {
         Err(ConversationsError::NotRunning(id.clone()))
     }
 
-    /// Deletes a new conversation that could not be stored as a whole. Its client sends the request again, or gives up.
+    /// Deletes a new conversation that could not be stored as a whole. Its client sends the request
+    /// again, or gives up.
     async fn discard(&self, id: &ConversationId) {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.failed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(id);
         let find_provider = |runtime: &str| self.factory.provider(runtime);
         let mode = DeleteMode::KeepOnFailure;
-        match self.conversations.delete(id, mode, &find_provider, &mut |_| {}).await {
+        match self
+            .conversations
+            .delete(id, mode, &find_provider, &mut |_| {})
+            .await
+        {
             Ok(()) | Err(ConversationsError::Unknown(_)) => {}
             Err(error) => {
                 tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "cannot discard a conversation");
@@ -453,8 +530,8 @@ impl HostedConversations {
         }
     }
 
-    /// Closes a conversation that is at rest or has failed, and returns why it failed. One whose log could not be appended to is
-    /// resumed later: see [`resume_failed`](Self::resume_failed).
+    /// Closes a conversation that is at rest or has failed, and returns why it failed. One whose
+    /// log could not be appended to is resumed later: see [`resume_failed`](Self::resume_failed).
     async fn close_failed(&self, id: &ConversationId) -> Result<(), ConversationsError> {
         let closed = self.close(id, CloseReason::AtRest).await;
         if let Err(ConversationsError::Conversation(ConversationError::Log(
@@ -462,22 +539,32 @@ impl HostedConversations {
             StoreError::Full { .. } | StoreError::Storage { .. },
         ))) = &closed
         {
-            self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone());
+            self.failed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(id.clone());
         }
         closed
     }
 
     /// Closes a running conversation. Afterwards any host can open it.
-    async fn close(&self, id: &ConversationId, reason: CloseReason) -> Result<(), ConversationsError> {
+    async fn close(
+        &self,
+        id: &ConversationId,
+        reason: CloseReason,
+    ) -> Result<(), ConversationsError> {
         let closed = self.conversations.close(id, reason).await.map(drop);
-        if timeout(RELEASE_TIMEOUT, self.conversations.wait_until_released(id)).await.is_err() {
+        if timeout(RELEASE_TIMEOUT, self.conversations.wait_until_released(id))
+            .await
+            .is_err()
+        {
             tracing::warn!(conversation = %id, "the lock of a closed conversation is not released yet");
         }
         closed
     }
 
-    /// Returns the right to run a conversation of an owner. If the maximum number runs, closes the one that has waited longest for
-    /// its user, and waits in a queue if all are at work.
+    /// Returns the right to run a conversation of an owner. If the maximum number runs, closes the
+    /// one that has waited longest for its user, and waits in a queue if all are at work.
     async fn acquire_slot(self: &Arc<Self>, owner: &Owner) -> Result<Slot, ConversationsError> {
         if self.shutdown.is_cancelled() {
             return Err(ConversationsError::ShuttingDown);
@@ -491,7 +578,8 @@ impl HostedConversations {
             Occupied::User => (self.options.max_running_per_user, owner),
         };
         let too_many = || ConversationsError::TooManyRunning(max);
-        // In the queue before another one is closed, because its slot is for the first in the queue.
+        // In the queue before another one is closed, because its slot is for the first in the
+        // queue.
         let mut waiting = self.slots.enqueue(owner).ok_or_else(too_many)?;
         let deadline = Instant::now() + QUEUE_TIMEOUT;
         while Instant::now() < deadline {
@@ -510,7 +598,8 @@ impl HostedConversations {
         Err(too_many())
     }
 
-    /// Closes the conversation that has waited longest for its user, of one user or of all. Does nothing if all are at work.
+    /// Closes the conversation that has waited longest for its user, of one user or of all. Does
+    /// nothing if all are at work.
     async fn close_longest_at_rest(self: &Arc<Self>, owner: Option<&UserId>) {
         while let Some(id) = self.conversations.longest_at_rest(owner) {
             let close = |this: Arc<Self>, id| async move { Ok(this.close_at_rest(&id).await) };
@@ -520,7 +609,8 @@ impl HostedConversations {
         }
     }
 
-    /// Closes a conversation if it is at rest or has failed. Returns whether it did. The conversation is being changed.
+    /// Closes a conversation if it is at rest or has failed. Returns whether it did. The
+    /// conversation is being changed.
     async fn close_at_rest(&self, id: &ConversationId) -> bool {
         if !self.conversations.is_at_rest(id) {
             return false;
@@ -536,9 +626,12 @@ impl HostedConversations {
         self.conversations.state(id)
     }
 
-    /// Returns the state of a running conversation with this event, which a stream can have before it. `None` if it does not run.
+    /// Returns the state of a running conversation with this event, which a stream can have before
+    /// it. `None` if it does not run.
     pub async fn state_with(&self, id: &ConversationId, event: EventId) -> Option<Arc<State>> {
-        self.conversations.wait_for(id, |state| state.next_id > event).await
+        self.conversations
+            .wait_for(id, |state| state.next_id > event)
+            .await
     }
 
     /// Streams the events of a conversation from `from` on, while it runs and while it does not.

@@ -1,7 +1,8 @@
 //! The right to run a conversation: a bounded number per server and per user, with a fair queue.
 //!
-//! Requests are not served in the order of their arrival: users with waiting requests take turns, so that many requests of one
-//! user do not delay the others. The number of waiting requests is bounded, in total and per user.
+//! Requests are not served in the order of their arrival: users with waiting requests take turns,
+//! so that many requests of one user do not delay the others. The number of waiting requests is
+//! bounded, in total and per user.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,7 +52,11 @@ struct SlotState {
 
 impl Slots {
     pub(super) fn new(max: usize, max_per_user: usize) -> Arc<Self> {
-        Arc::new(Self { max, max_per_user, state: Mutex::default() })
+        Arc::new(Self {
+            max,
+            max_per_user,
+            state: Mutex::default(),
+        })
     }
 
     /// Returns a slot if one is free and no request waits for it.
@@ -61,26 +66,43 @@ impl Slots {
             return Err(Occupied::User);
         }
         if state.total() >= self.max
-            || state.waiting.iter().any(|(waiting, _)| self.is_eligible(&state, waiting))
+            || state
+                .waiting
+                .iter()
+                .any(|(waiting, _)| self.is_eligible(&state, waiting))
         {
             return Err(Occupied::Server);
         }
         Ok(self.take(&mut state, owner.clone()))
     }
 
-    /// Adds a request to the queue. It waits until it receives a slot, or drops the receiver. `None` if too many wait.
+    /// Adds a request to the queue. It waits until it receives a slot, or drops the receiver.
+    /// `None` if too many wait.
     pub(super) fn enqueue(self: &Arc<Self>, owner: &Owner) -> Option<oneshot::Receiver<Slot>> {
         let mut state = self.state();
         state.remove_abandoned();
-        let total: usize = state.waiting.iter().map(|(_, requests)| requests.len()).sum();
-        let own = state.waiting.iter_mut().find(|(waiting, _)| waiting == owner);
-        if total >= MAX_WAITING || own.as_ref().is_some_and(|(_, own)| own.len() >= MAX_WAITING_PER_USER) {
+        let total: usize = state
+            .waiting
+            .iter()
+            .map(|(_, requests)| requests.len())
+            .sum();
+        let own = state
+            .waiting
+            .iter_mut()
+            .find(|(waiting, _)| waiting == owner);
+        if total >= MAX_WAITING
+            || own
+                .as_ref()
+                .is_some_and(|(_, own)| own.len() >= MAX_WAITING_PER_USER)
+        {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
         match own {
             Some((_, requests)) => requests.push_back(sender),
-            None => state.waiting.push_back((owner.clone(), VecDeque::from([sender]))),
+            None => state
+                .waiting
+                .push_back((owner.clone(), VecDeque::from([sender]))),
         }
         self.serve(&mut state);
         Some(receiver)
@@ -89,11 +111,17 @@ impl Slots {
     /// Gives free slots to waiting requests, one owner after the other.
     fn serve(self: &Arc<Self>, state: &mut SlotState) {
         while state.total() < self.max {
-            let next = state.waiting.iter().position(|(owner, _)| self.is_eligible(state, owner));
-            let Some((owner, mut requests)) = next.and_then(|next| state.waiting.remove(next)) else {
+            let next = state
+                .waiting
+                .iter()
+                .position(|(owner, _)| self.is_eligible(state, owner));
+            let Some((owner, mut requests)) = next.and_then(|next| state.waiting.remove(next))
+            else {
                 return;
             };
-            let Some(request) = requests.pop_front() else { continue };
+            let Some(request) = requests.pop_front() else {
+                continue;
+            };
             let slot = self.take(state, owner.clone());
             if let Err(mut slot) = request.send(slot) {
                 // It no longer waits. Dropping the slot would lock the state again.
@@ -109,7 +137,10 @@ impl Slots {
 
     fn take(self: &Arc<Self>, state: &mut SlotState, owner: Owner) -> Slot {
         *state.running.entry(owner.clone()).or_default() += 1;
-        Slot { slots: Arc::clone(self), owner: Some(owner) }
+        Slot {
+            slots: Arc::clone(self),
+            owner: Some(owner),
+        }
     }
 
     fn is_eligible(&self, state: &SlotState, owner: &Owner) -> bool {
@@ -154,7 +185,9 @@ impl SlotState {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let Some(owner) = self.owner.take() else { return };
+        let Some(owner) = self.owner.take() else {
+            return;
+        };
         let slots = Arc::clone(&self.slots);
         let mut state = slots.state();
         state.release(&owner);
@@ -181,10 +214,12 @@ mod tests {
             .collect();
         let mut served = Vec::new();
         while running.take().is_some() {
-            let next = receivers.iter_mut().position(|(_, receiver)| match receiver.try_recv() {
-                Ok(slot) => running.replace(slot).is_none(),
-                Err(_) => false,
-            });
+            let next = receivers
+                .iter_mut()
+                .position(|(_, receiver)| match receiver.try_recv() {
+                    Ok(slot) => running.replace(slot).is_none(),
+                    Err(_) => false,
+                });
             served.extend(next.map(|next| receivers.remove(next).0));
         }
         assert_eq!(served, ["ada", "ben", "eve", "ada", "eve", "ada"]);
@@ -209,8 +244,10 @@ mod tests {
     fn free_slot_goes_to_those_who_wait_first() {
         let slots = Slots::new(1, 1);
         let running = slots.try_acquire(&user("ada")).ok();
-        let (gone, mut waiting) =
-            (slots.enqueue(&user("ben")).unwrap(), slots.enqueue(&user("eve")).unwrap());
+        let (gone, mut waiting) = (
+            slots.enqueue(&user("ben")).unwrap(),
+            slots.enqueue(&user("eve")).unwrap(),
+        );
         drop(gone);
         drop(running);
         assert!(slots.try_acquire(&user("ada")).is_err());
@@ -223,12 +260,14 @@ mod tests {
     #[test]
     fn queue_is_bounded_in_total_and_per_user() {
         let slots = Slots::new(0, 9);
-        let receivers: Vec<_> =
-            (0..MAX_WAITING_PER_USER).map(|_| slots.enqueue(&user("ada")).unwrap()).collect();
+        let receivers: Vec<_> = (0..MAX_WAITING_PER_USER)
+            .map(|_| slots.enqueue(&user("ada")).unwrap())
+            .collect();
         assert!(slots.enqueue(&user("ada")).is_none());
         let name = |number: usize| user(&format!("user-{number}"));
-        let others: Vec<_> =
-            (MAX_WAITING_PER_USER..MAX_WAITING).map(|number| slots.enqueue(&name(number)).unwrap()).collect();
+        let others: Vec<_> = (MAX_WAITING_PER_USER..MAX_WAITING)
+            .map(|number| slots.enqueue(&name(number)).unwrap())
+            .collect();
         assert!(slots.enqueue(&user("ben")).is_none());
         drop((receivers, others));
         assert!(slots.enqueue(&user("ada")).is_some());

@@ -15,7 +15,11 @@ pub(super) struct StopOnDrop {
 
 impl StopOnDrop {
     pub(super) fn new(hosted: Arc<HostedConversations>, id: ConversationId) -> Self {
-        Self { hosted, id, is_armed: true }
+        Self {
+            hosted,
+            id,
+            is_armed: true,
+        }
     }
 
     /// Returns the conversation.

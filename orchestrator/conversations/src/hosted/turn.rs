@@ -1,7 +1,8 @@
 //! A turn of an agent: from a message of the user until the agent is at rest.
 //!
-//! For front ends whose requests wait for the result of a message. A turn is bounded in time. It ends by itself when the
-//! conversation is closed or moves to another host; then the stored events decide how it ended.
+//! For front ends whose requests wait for the result of a message. A turn is bounded in time. It
+//! ends by itself when the conversation is closed or moves to another host; then the stored events
+//! decide how it ended.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub struct Turn {
     usage_before: TokenUsage,
     /// The reason of the latest change of the agent's state.
     reason: String,
-    /// Stops the agent if the turn is dropped before its end. `None` for a conversation that existed before the turn.
+    /// Stops the agent if the turn is dropped before its end. `None` for a conversation that
+    /// existed before the turn.
     stop: Option<StopOnDrop>,
 }
 
@@ -95,8 +97,8 @@ enum Source {
 }
 
 impl HostedConversations {
-    /// Creates a conversation, and returns the turn that its message starts. The agent is stopped if the turn is dropped before
-    /// its end, even while the conversation is created.
+    /// Creates a conversation, and returns the turn that its message starts. The agent is stopped
+    /// if the turn is dropped before its end, even while the conversation is created.
     ///
     /// # Errors
     /// See [`create`](Self::create); [`ConversationsError::Store`].
@@ -112,16 +114,29 @@ impl HostedConversations {
             let id = this.create(request).await?;
             Ok::<_, ConversationsError>(StopOnDrop::new(this, id))
         });
-        let stop = creating.await.map_err(|panic| crate::HostError::Failed(panic.into()))??;
-        let turn = Turn::new(Arc::clone(self), stop.id().clone(), EventId::FIRST, deadline).await?;
-        Ok(Turn { awaits_message: true, stop: Some(stop), ..turn })
+        let stop = creating
+            .await
+            .map_err(|panic| crate::HostError::Failed(panic.into()))??;
+        let turn = Turn::new(
+            Arc::clone(self),
+            stop.id().clone(),
+            EventId::FIRST,
+            deadline,
+        )
+        .await?;
+        Ok(Turn {
+            awaits_message: true,
+            stop: Some(stop),
+            ..turn
+        })
     }
 
-    /// Sends a message to a conversation, and returns the turn that it starts or continues. The agent keeps working if the turn
-    /// is dropped.
+    /// Sends a message to a conversation, and returns the turn that it starts or continues. The
+    /// agent keeps working if the turn is dropped.
     ///
     /// # Errors
-    /// See [`send_message`](Self::send_message); [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
+    /// See [`send_message`](Self::send_message); [`ConversationsError::Unknown`] or
+    /// [`ConversationsError::Store`].
     pub async fn continue_turn(
         self: &Arc<Self>,
         id: &ConversationId,
@@ -133,11 +148,16 @@ impl HostedConversations {
         self.send_message(id, message).await?;
         let turn = Turn::new(Arc::clone(self), id.clone(), before.next_id, deadline).await?;
         let usage_before = before.metrics.accumulated_token_usage.clone();
-        Ok(Turn { awaits_message: true, usage_before, ..turn })
+        Ok(Turn {
+            awaits_message: true,
+            usage_before,
+            ..turn
+        })
     }
 
-    /// Follows what the agent of a conversation does from the user's last message on, until it is at rest. If it is at rest
-    /// already, the turn has the stored events only. Its usage is that of the whole conversation.
+    /// Follows what the agent of a conversation does from the user's last message on, until it is
+    /// at rest. If it is at rest already, the turn has the stored events only. Its usage is that of
+    /// the whole conversation.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
@@ -147,7 +167,11 @@ impl HostedConversations {
         max_duration: Duration,
     ) -> Result<Turn, ConversationsError> {
         let deadline = Instant::now() + max_duration;
-        let from = self.latest_state(id).await?.last_user_message.unwrap_or(EventId::FIRST);
+        let from = self
+            .latest_state(id)
+            .await?
+            .last_user_message
+            .unwrap_or(EventId::FIRST);
         Turn::new(Arc::clone(self), id.clone(), from, deadline).await
     }
 
@@ -171,7 +195,10 @@ impl Turn {
         from: EventId,
         deadline: Instant,
     ) -> Result<Self, ConversationsError> {
-        let options = FollowOptions { from, auto_continue: false };
+        let options = FollowOptions {
+            from,
+            auto_continue: false,
+        };
         let source = match hosted.conversations.follow(&id, options).await {
             Ok(follower) => Source::Follower(Box::new(follower)),
             Err(ConversationsError::NotRunning(_)) => Source::Store(VecDeque::new()),
@@ -210,7 +237,9 @@ impl Turn {
         let deadline = self.deadline;
         let update = match timeout_at(deadline, self.next_before_deadline()).await {
             Ok(update) => update?,
-            Err(_) => TurnUpdate::Ended(self.end_of(&*self.latest_state().await?, TurnOutcome::TimedOut)),
+            Err(_) => {
+                TurnUpdate::Ended(self.end_of(&*self.latest_state().await?, TurnOutcome::TimedOut))
+            }
         };
         if let TurnUpdate::Ended(_) = &update {
             self.detach();
@@ -238,8 +267,11 @@ impl Turn {
                         }
                     }
                     None => {
-                        let read =
-                            self.hosted.conversations.read_page(&self.id, self.next, PAGE_SIZE).await?;
+                        let read = self
+                            .hosted
+                            .conversations
+                            .read_page(&self.id, self.next, PAGE_SIZE)
+                            .await?;
                         *page = read.into_iter().map(Arc::new).collect();
                         if page.is_empty() {
                             let state = self.latest_state().await?;
@@ -275,9 +307,15 @@ impl Turn {
         let (total, before) = (&state.metrics.accumulated_token_usage, &self.usage_before);
         let usage = TokenUsage {
             prompt_tokens: total.prompt_tokens.saturating_sub(before.prompt_tokens),
-            completion_tokens: total.completion_tokens.saturating_sub(before.completion_tokens),
-            cache_read_tokens: total.cache_read_tokens.saturating_sub(before.cache_read_tokens),
-            cache_write_tokens: total.cache_write_tokens.saturating_sub(before.cache_write_tokens),
+            completion_tokens: total
+                .completion_tokens
+                .saturating_sub(before.completion_tokens),
+            cache_read_tokens: total
+                .cache_read_tokens
+                .saturating_sub(before.cache_read_tokens),
+            cache_write_tokens: total
+                .cache_write_tokens
+                .saturating_sub(before.cache_write_tokens),
             ..total.clone()
         };
         TurnEnd { outcome, usage }
@@ -289,7 +327,9 @@ impl Turn {
             AgentState::Finished => TurnOutcome::Finished,
             AgentState::AwaitingUserInput | AgentState::Init => TurnOutcome::AwaitingMessage,
             AgentState::AwaitingUserConfirmation => match state.awaiting_confirmation() {
-                Some((_, pending)) => TurnOutcome::AwaitingConfirmation { action: pending.action },
+                Some((_, pending)) => TurnOutcome::AwaitingConfirmation {
+                    action: pending.action,
+                },
                 None => TurnOutcome::Closed,
             },
             AgentState::Rejected => TurnOutcome::Rejected,

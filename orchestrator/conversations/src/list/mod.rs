@@ -1,6 +1,7 @@
 //! The list of conversations, and the search in it.
 //!
-//! Reads the overviews that the store keeps, and no events, so that its cost does not depend on the lengths of the logs.
+//! Reads the overviews that the store keeps, and no events, so that its cost does not depend on the
+//! lengths of the logs.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ use crate::error::ConversationsError;
 use crate::host::ConversationLocks;
 use crate::log_pages::MAX_PAGE_BYTES;
 
-/// Maximum number of conversations per read of the store. Bounds the memory if a filter selects few of them.
+/// Maximum number of conversations per read of the store. Bounds the memory if a filter selects few
+/// of them.
 const PAGE_SIZE: usize = 500;
 
 /// Number of events per read of those that an overview lacks.
@@ -143,11 +145,14 @@ impl ConversationEntry {
 }
 
 impl ConversationFilter {
-    /// Returns the query for conversations that the filter may select. Whether one is interrupted is not known to the
-    /// store.
+    /// Returns the query for conversations that the filter may select. Whether one is interrupted
+    /// is not known to the store.
     fn to_query(&self) -> ConversationQuery {
         // A path without redundant separators, as it is stored.
-        let folder = self.folder.as_ref().map(|folder| folder.components().collect::<PathBuf>());
+        let folder = self
+            .folder
+            .as_ref()
+            .map(|folder| folder.components().collect::<PathBuf>());
         ConversationQuery {
             text: self.text.as_ref().map(|text| text.to_lowercase()),
             agent_states: self.agent_states(),
@@ -160,7 +165,8 @@ impl ConversationFilter {
         }
     }
 
-    /// Returns the states of agents that conversations of the selected statuses can have. Empty for all.
+    /// Returns the states of agents that conversations of the selected statuses can have. Empty for
+    /// all.
     fn agent_states(&self) -> Vec<AgentState> {
         if self.statuses.contains(&ConversationStatus::Damaged) {
             return Vec::new();
@@ -169,7 +175,9 @@ impl ConversationFilter {
             self.statuses.contains(&ConversationStatus::Agent(*state))
                 || is_working(*state) && self.statuses.contains(&ConversationStatus::Interrupted)
         };
-        let agent_states = ConversationStatus::ALL.into_iter().filter_map(ConversationStatus::agent_state);
+        let agent_states = ConversationStatus::ALL
+            .into_iter()
+            .filter_map(ConversationStatus::agent_state);
         agent_states.filter(is_selected).collect()
     }
 
@@ -206,15 +214,31 @@ pub(crate) async fn entry(
 ) -> ConversationEntry {
     let is_locked = locked.contains(&listed.summary.id);
     let summary = listed.summary.clone();
-    ConversationEntry { summary: Some(summary), overview: complete(store, listed).await, is_locked }
+    ConversationEntry {
+        summary: Some(summary),
+        overview: complete(store, listed).await,
+        is_locked,
+    }
 }
 
 /// Applies the events that an overview lacks.
-async fn complete(store: &dyn EventStore, listed: ListedConversation) -> Result<Overview, StoreError> {
-    let ListedConversation { summary, overview, overview_events: mut next } = listed;
-    let mut change = OverviewChange { overview, ..OverviewChange::default() };
+async fn complete(
+    store: &dyn EventStore,
+    listed: ListedConversation,
+) -> Result<Overview, StoreError> {
+    let ListedConversation {
+        summary,
+        overview,
+        overview_events: mut next,
+    } = listed;
+    let mut change = OverviewChange {
+        overview,
+        ..OverviewChange::default()
+    };
     while next < summary.events {
-        let events = store.read_page(&summary.id, EventId(next), EVENT_PAGE_SIZE, MAX_PAGE_BYTES).await?;
+        let events = store
+            .read_page(&summary.id, EventId(next), EVENT_PAGE_SIZE, MAX_PAGE_BYTES)
+            .await?;
         let Some(last) = events.last() else { break };
         next = last.id.next().0;
         events.iter().for_each(|event| change.apply(event));
@@ -233,13 +257,20 @@ pub(crate) async fn list(
     let (mut entries, mut damaged) = (Vec::new(), Vec::new());
     while entries.len() < limit {
         // A filter by status may select few conversations of a page.
-        query.limit =
-            if filter.statuses.is_empty() { PAGE_SIZE.min(limit - entries.len()) } else { PAGE_SIZE };
+        query.limit = if filter.statuses.is_empty() {
+            PAGE_SIZE.min(limit - entries.len())
+        } else {
+            PAGE_SIZE
+        };
         let page = store.list(&query).await?;
         damaged.extend(page.damaged);
         let is_last = page.conversations.len() < query.limit;
         query.before = page.conversations.last().map(ListedConversation::position);
-        let ids: Vec<_> = page.conversations.iter().map(|listed| listed.summary.id.clone()).collect();
+        let ids: Vec<_> = page
+            .conversations
+            .iter()
+            .map(|listed| listed.summary.id.clone())
+            .collect();
         let locked = locks.locked(&ids).await?;
         for listed in page.conversations {
             entries.push(entry(store, listed, &locked).await);

@@ -1,4 +1,5 @@
-//! The JSON of a stored profile. The only place that serializes values of secrets: the store encrypts the result.
+//! The JSON of a stored profile. The only place that serializes values of secrets: the store
+//! encrypts the result.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +55,8 @@ impl<'de> Deserialize<'de> for ExposedSecret {
     }
 }
 
-/// The error of a document that this program has not written. Omits serde's text, which could quote a value.
+/// The error of a document that this program has not written. Omits serde's text, which could quote
+/// a value.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot parse the stored settings: {category:?} error at byte {column}")]
 struct InvalidDocument {
@@ -64,15 +66,36 @@ struct InvalidDocument {
 
 pub(super) fn to_bytes(profile: &UserProfile) -> Result<SecretSlice<u8>, ProfileError> {
     let key = |key: fn(&UserSettings) -> &Option<SecretString>| {
-        profile.settings.as_ref().and_then(|settings| key(settings).clone()).map(ExposedSecret)
+        profile
+            .settings
+            .as_ref()
+            .and_then(|settings| key(settings).clone())
+            .map(ExposedSecret)
     };
     let to_token = |(provider, token): (&GitProvider, &GitToken)| {
-        let GitToken { token, user_id, host } = token.clone();
-        (*provider, StoredToken { token: ExposedSecret(token), user_id, host })
+        let GitToken {
+            token,
+            user_id,
+            host,
+        } = token.clone();
+        (
+            *provider,
+            StoredToken {
+                token: ExposedSecret(token),
+                user_id,
+                host,
+            },
+        )
     };
     let to_secret = |(name, secret): (&String, &Secret)| {
         let Secret { value, description } = secret.clone();
-        (name.clone(), StoredSecret { value: ExposedSecret(value), description })
+        (
+            name.clone(),
+            StoredSecret {
+                value: ExposedSecret(value),
+                description,
+            },
+        )
     };
     let document = Document {
         settings: profile.settings.clone(),
@@ -99,11 +122,32 @@ pub(super) fn from_bytes(content: &[u8]) -> Result<UserProfile, ProfileError> {
         sandbox_api_key: key(document.sandbox_api_key),
         ..settings
     });
-    let to_token = |(provider, StoredToken { token, user_id, host })| {
-        (provider, GitToken { token: token.0, user_id, host })
+    let to_token = |(
+        provider,
+        StoredToken {
+            token,
+            user_id,
+            host,
+        },
+    )| {
+        (
+            provider,
+            GitToken {
+                token: token.0,
+                user_id,
+                host,
+            },
+        )
     };
-    let to_secret =
-        |(name, StoredSecret { value, description })| (name, Secret { value: value.0, description });
+    let to_secret = |(name, StoredSecret { value, description })| {
+        (
+            name,
+            Secret {
+                value: value.0,
+                description,
+            },
+        )
+    };
     Ok(UserProfile {
         settings,
         git_tokens: document.git_tokens.into_iter().map(to_token).collect(),
@@ -112,6 +156,9 @@ pub(super) fn from_bytes(content: &[u8]) -> Result<UserProfile, ProfileError> {
 }
 
 fn invalid(error: &serde_json::Error) -> ProfileError {
-    let error = InvalidDocument { category: error.classify(), column: error.column() };
+    let error = InvalidDocument {
+        category: error.classify(),
+        column: error.column(),
+    };
     HostError::Failed(error.into()).into()
 }

@@ -38,6 +38,9 @@ pub enum ProfileError {
 impl InvalidSetting {
     /// Creates the error of a field.
     pub fn new(field: &'static str, problem: impl Into<String>) -> Self {
-        Self { field, problem: problem.into() }
+        Self {
+            field,
+            problem: problem.into(),
+        }
     }
 }

@@ -23,11 +23,20 @@ const MAX_NAME_BYTES: usize = 128;
 /// Maximum number of secrets. A conversation has room for those of the operator too.
 const MAX_SECRETS: usize = 128;
 
-/// Maximum length of all secrets of a user, in bytes. Room for a hundred tokens and a few private keys.
+/// Maximum length of all secrets of a user, in bytes. Room for a hundred tokens and a few private
+/// keys.
 const MAX_TOTAL_BYTES: usize = 32 << 10;
 
 /// Variables without which commands no longer run.
-const RESERVED_NAMES: [&str; 7] = ["ENV", "HOME", "IFS", "PATH", "PROMPT_COMMAND", "PS1", "SHELL"];
+const RESERVED_NAMES: [&str; 7] = [
+    "ENV",
+    "HOME",
+    "IFS",
+    "PATH",
+    "PROMPT_COMMAND",
+    "PS1",
+    "SHELL",
+];
 
 pub(super) fn check_settings(settings: &UserSettings) -> Result<(), InvalidSetting> {
     let texts = [
@@ -36,26 +45,38 @@ pub(super) fn check_settings(settings: &UserSettings) -> Result<(), InvalidSetti
         ("security_analyzer", &settings.security_analyzer),
         ("llm_model", &settings.llm_model),
         ("llm_base_url", &settings.llm_base_url),
-        ("sandbox_base_container_image", &settings.sandbox_base_container_image),
-        ("sandbox_runtime_container_image", &settings.sandbox_runtime_container_image),
+        (
+            "sandbox_base_container_image",
+            &settings.sandbox_base_container_image,
+        ),
+        (
+            "sandbox_runtime_container_image",
+            &settings.sandbox_runtime_container_image,
+        ),
         ("email", &settings.email),
         ("git_user_name", &settings.git_user_name),
         ("git_user_email", &settings.git_user_email),
     ];
-    texts.into_iter().try_for_each(|(field, text)| check_text(field, text.as_deref()))?;
+    texts
+        .into_iter()
+        .try_for_each(|(field, text)| check_text(field, text.as_deref()))?;
     let keys = [
         ("llm_api_key", &settings.llm_api_key),
         ("search_api_key", &settings.search_api_key),
         ("sandbox_api_key", &settings.sandbox_api_key),
     ];
-    keys.into_iter().try_for_each(|(field, key)| check_key(field, key.as_ref()))?;
+    keys.into_iter()
+        .try_for_each(|(field, key)| check_key(field, key.as_ref()))?;
     check_mcp_config(settings.mcp_config.as_ref())?;
     if settings.max_iterations == Some(0) {
         return Err(InvalidSetting::new("max_iterations", "must be at least 1"));
     }
     // 0 is V0's notation for no limit.
     check_not_negative("max_budget_per_task", settings.max_budget_per_task)?;
-    check_not_negative("remote_runtime_resource_factor", settings.remote_runtime_resource_factor)
+    check_not_negative(
+        "remote_runtime_resource_factor",
+        settings.remote_runtime_resource_factor,
+    )
 }
 
 pub(super) fn check_git_tokens(request: &GitTokensRequest) -> Result<(), InvalidSetting> {
@@ -69,7 +90,9 @@ pub(super) fn check_git_tokens(request: &GitTokensRequest) -> Result<(), Invalid
 }
 
 pub(super) fn check_secret(name: &str, secret: &Secret) -> Result<(), InvalidSetting> {
-    let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    let is_name = name
+        .bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.starts_with(|first: char| !first.is_ascii_digit())
         && name.len() <= MAX_NAME_BYTES;
     if !is_name {
@@ -77,7 +100,10 @@ pub(super) fn check_secret(name: &str, secret: &Secret) -> Result<(), InvalidSet
         return Err(InvalidSetting::new("name", problem));
     }
     if RESERVED_NAMES.contains(&name) || name.starts_with("LD_") || name.starts_with("BASH_") {
-        return Err(InvalidSetting::new("name", "is a variable that shells and programs need"));
+        return Err(InvalidSetting::new(
+            "name",
+            "is a variable that shells and programs need",
+        ));
     }
     if secret.description.len() > MAX_TEXT_BYTES {
         return Err(too_long("description", MAX_TEXT_BYTES));
@@ -89,13 +115,21 @@ pub(super) fn check_secret(name: &str, secret: &Secret) -> Result<(), InvalidSet
         .map_err(|error| InvalidSetting::new("value", error.to_string()))
 }
 
-/// Checks what a user's secrets have together, because all text is searched for all their spellings.
+/// Checks what a user's secrets have together, because all text is searched for all their
+/// spellings.
 pub(super) fn check_all_secrets(profile: &UserProfile) -> Result<(), ProfileError> {
-    let total_bytes: usize = profile.secrets.values().map(|secret| secret.value.expose_secret().len()).sum();
+    let total_bytes: usize = profile
+        .secrets
+        .values()
+        .map(|secret| secret.value.expose_secret().len())
+        .sum();
     if profile.secrets.len() > MAX_SECRETS {
         Err(InvalidSetting::new("name", format!("there are {MAX_SECRETS} secrets already")).into())
     } else if total_bytes > MAX_TOTAL_BYTES {
-        let problem = format!("all secrets together have more than {} KiB", MAX_TOTAL_BYTES >> 10);
+        let problem = format!(
+            "all secrets together have more than {} KiB",
+            MAX_TOTAL_BYTES >> 10
+        );
         Err(InvalidSetting::new("value", problem).into())
     } else {
         Ok(())
@@ -105,22 +139,28 @@ pub(super) fn check_all_secrets(profile: &UserProfile) -> Result<(), ProfileErro
 fn check_text(field: &'static str, text: Option<&str>) -> Result<(), InvalidSetting> {
     match text {
         Some(text) if text.len() > MAX_TEXT_BYTES => Err(too_long(field, MAX_TEXT_BYTES)),
-        Some(text) if text.chars().any(char::is_control) => {
-            Err(InvalidSetting::new(field, "must have no control characters"))
-        }
+        Some(text) if text.chars().any(char::is_control) => Err(InvalidSetting::new(
+            field,
+            "must have no control characters",
+        )),
         _ => Ok(()),
     }
 }
 
 /// A key is sent in a header or a URL.
 fn check_key(field: &'static str, key: Option<&SecretString>) -> Result<(), InvalidSetting> {
-    let Some(key) = key.map(ExposeSecret::expose_secret) else { return Ok(()) };
+    let Some(key) = key.map(ExposeSecret::expose_secret) else {
+        return Ok(());
+    };
     if key.len() > MAX_KEY_BYTES {
         return Err(too_long(field, MAX_KEY_BYTES));
     }
     match key.trim().bytes().all(|byte| byte.is_ascii_graphic()) {
         true => Ok(()),
-        false => Err(InvalidSetting::new(field, "must have visible ASCII characters only")),
+        false => Err(InvalidSetting::new(
+            field,
+            "must have visible ASCII characters only",
+        )),
     }
 }
 
@@ -138,9 +178,10 @@ fn check_mcp_config(config: Option<&Value>) -> Result<(), InvalidSetting> {
 
 fn check_not_negative(field: &'static str, number: Option<f64>) -> Result<(), InvalidSetting> {
     match number {
-        Some(number) if !(0.0..=1e9).contains(&number) => {
-            Err(InvalidSetting::new(field, "must be between 0 and a billion"))
-        }
+        Some(number) if !(0.0..=1e9).contains(&number) => Err(InvalidSetting::new(
+            field,
+            "must be between 0 and a billion",
+        )),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,9 @@
-//! Keys in the configuration of tool servers. Clients get a mask instead, and send it back unchanged.
+//! Keys in the configuration of tool servers. Clients get a mask instead, and send it back
+//! unchanged.
 //!
-//! Servers take keys in any field: in headers, in the environment, in the query or the path of a URL, in arguments. So what may be
-//! one is masked, in doubt too: a mask that comes back restores what it hides.
+//! Servers take keys in any field: in headers, in the environment, in the query or the path of a
+//! URL, in arguments. So what may be one is masked, in doubt too: a mask that comes back restores
+//! what it hides.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +15,8 @@ const MASK: &str = "**********";
 /// Fields whose entries are keys.
 const KEY_MAPS: [&str; 2] = ["env", "headers"];
 
-/// The ends of the names of keys, in small letters and without separators: `api_key`, `GITHUB_TOKEN`, `X-Auth`.
+/// The ends of the names of keys, in small letters and without separators: `api_key`,
+/// `GITHUB_TOKEN`, `X-Auth`.
 const KEY_NAMES: [&str; 12] = [
     "key",
     "token",
@@ -56,18 +59,24 @@ fn mask_all(value: &Value) -> Value {
     match value {
         Value::Null => Value::Null,
         Value::Array(values) => values.iter().map(mask_all).collect(),
-        Value::Object(fields) => {
-            Value::Object(fields.iter().map(|(name, value)| (name.clone(), mask_all(value))).collect())
-        }
+        Value::Object(fields) => Value::Object(
+            fields
+                .iter()
+                .map(|(name, value)| (name.clone(), mask_all(value)))
+                .collect(),
+        ),
         _ => Value::from(MASK),
     }
 }
 
-/// Masks the values of options: `--api-key KEY`, `--token=KEY`, `-e API_KEY=KEY`, `--header 'Authorization: KEY'`.
+/// Masks the values of options: `--api-key KEY`, `--token=KEY`, `-e API_KEY=KEY`, `--header
+/// 'Authorization: KEY'`.
 fn mask_arguments(arguments: &[Value]) -> Value {
     let mut is_value_of_key = false;
     let masked = arguments.iter().map(|argument| {
-        let Value::String(text) = argument else { return mask(argument) };
+        let Value::String(text) = argument else {
+            return mask(argument);
+        };
         let is_option = text.starts_with('-');
         let mut separators = text.match_indices(['=', ':']).map(|(at, _)| at);
         let named = separators.find(|at| is_key(&text[..*at]));
@@ -84,9 +93,15 @@ fn mask_arguments(arguments: &[Value]) -> Value {
 
 /// Masks a user, the query, and parts of the path that may be keys, if the text is a URL.
 fn mask_text(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
-    let (authority, path) = place.split_once('/').map_or((place, None), |(host, path)| (host, Some(path)));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let (place, query) = rest
+        .split_once('?')
+        .map_or((rest, None), |(place, query)| (place, Some(query)));
+    let (authority, path) = place
+        .split_once('/')
+        .map_or((place, None), |(host, path)| (host, Some(path)));
     let mut masked = format!("{scheme}://");
     match authority.rsplit_once('@') {
         Some((_, host)) => masked.extend([MASK, "@", host]),
@@ -95,7 +110,11 @@ fn mask_text(text: &str) -> String {
     for part in path.into_iter().flat_map(|path| path.split('/')) {
         masked.extend(["/", if may_be_key(part) { MASK } else { part }]);
     }
-    for (at, parameter) in query.into_iter().flat_map(|query| query.split('&')).enumerate() {
+    for (at, parameter) in query
+        .into_iter()
+        .flat_map(|query| query.split('&'))
+        .enumerate()
+    {
         masked.push(if at == 0 { '?' } else { '&' });
         match parameter.split_once('=') {
             Some((name, _)) => masked.extend([name, "=", MASK]),
@@ -107,7 +126,9 @@ fn mask_text(text: &str) -> String {
 
 fn is_key(name: &str) -> bool {
     let letters: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-    KEY_NAMES.iter().any(|key| letters.to_ascii_lowercase().ends_with(key))
+    KEY_NAMES
+        .iter()
+        .any(|key| letters.to_ascii_lowercase().ends_with(key))
 }
 
 /// Whether a part of a path has the form of a key, not of a word.
@@ -117,22 +138,30 @@ fn may_be_key(part: &str) -> bool {
         && part.contains(|char: char| char.is_ascii_alphabetic())
 }
 
-/// Replaces each mask by what it hides of the same server. A mask of another one becomes `null`: a key follows neither to another
-/// URL nor to another program.
+/// Replaces each mask by what it hides of the same server. A mask of another one becomes `null`: a
+/// key follows neither to another URL nor to another program.
 pub(super) fn unmask(config: &mut Value, stored: Option<&Value>) {
     let mut stored = stored.cloned().unwrap_or_default();
     let mut known: HashMap<_, VecDeque<Value>> = HashMap::new();
     for (group, server) in servers_mut(&mut stored) {
-        known.entry((group, identity(server))).or_default().push_back(server.take());
+        known
+            .entry((group, identity(server)))
+            .or_default()
+            .push_back(server.take());
     }
     let mut given: HashMap<_, usize> = HashMap::new();
     for (group, server) in servers_mut(config) {
         *given.entry((group, identity(server))).or_default() += 1;
     }
-    // Two servers may differ only in what is masked. If one of them was removed, it is not known which one.
-    known.retain(|identity, servers| servers.len() == 1 || given.get(identity) == Some(&servers.len()));
+    // Two servers may differ only in what is masked. If one of them was removed, it is not known
+    // which one.
+    known.retain(|identity, servers| {
+        servers.len() == 1 || given.get(identity) == Some(&servers.len())
+    });
     for (group, server) in servers_mut(config) {
-        let same = known.get_mut(&(group, identity(server))).and_then(VecDeque::pop_front);
+        let same = known
+            .get_mut(&(group, identity(server)))
+            .and_then(VecDeque::pop_front);
         restore(server, same.as_ref(), same.as_ref().map(mask).as_ref());
     }
 }
@@ -146,12 +175,20 @@ fn restore(value: &mut Value, stored: Option<&Value>, masked: Option<&Value>) {
         }
         Value::Array(values) => {
             for (index, value) in values.iter_mut().enumerate() {
-                restore(value, stored.and_then(|all| all.get(index)), masked.and_then(|all| all.get(index)));
+                restore(
+                    value,
+                    stored.and_then(|all| all.get(index)),
+                    masked.and_then(|all| all.get(index)),
+                );
             }
         }
         Value::Object(fields) => {
             for (name, value) in fields {
-                restore(value, stored.and_then(|all| all.get(name)), masked.and_then(|all| all.get(name)));
+                restore(
+                    value,
+                    stored.and_then(|all| all.get(name)),
+                    masked.and_then(|all| all.get(name)),
+                );
             }
         }
         _ => {}
@@ -163,10 +200,14 @@ fn servers_mut(config: &mut Value) -> impl Iterator<Item = (String, &mut Value)>
     let groups = config.as_object_mut().into_iter().flatten();
     groups.flat_map(|(group, servers)| -> Vec<(String, &mut Value)> {
         match servers {
-            Value::Array(list) => list.iter_mut().map(|server| (group.clone(), server)).collect(),
-            Value::Object(map) => {
-                map.iter_mut().map(|(name, server)| (format!("{group}.{name}"), server)).collect()
-            }
+            Value::Array(list) => list
+                .iter_mut()
+                .map(|server| (group.clone(), server))
+                .collect(),
+            Value::Object(map) => map
+                .iter_mut()
+                .map(|(name, server)| (format!("{group}.{name}"), server))
+                .collect(),
             other => vec![(group.clone(), other)],
         }
     })
@@ -175,9 +216,13 @@ fn servers_mut(config: &mut Value) -> impl Iterator<Item = (String, &mut Value)>
 /// Returns what the keys of a server are for, as JSON.
 fn identity(server: &Value) -> String {
     let masked = mask(server);
-    let fields =
-        ["url", "name", "command", "args"].map(|field| masked.get(field).cloned().unwrap_or_default());
-    if masked.is_object() { Value::from(fields.to_vec()).to_string() } else { masked.to_string() }
+    let fields = ["url", "name", "command", "args"]
+        .map(|field| masked.get(field).cloned().unwrap_or_default());
+    if masked.is_object() {
+        Value::from(fields.to_vec()).to_string()
+    } else {
+        masked.to_string()
+    }
 }
 
 #[cfg(test)]
@@ -212,7 +257,10 @@ mod tests {
         unmask(&mut changed, Some(&config()));
         assert_eq!(changed["sse_servers"][0]["api_key"], Value::Null);
         assert_eq!(changed["stdio_servers"][0]["env"]["K"], Value::Null);
-        assert_eq!(changed["mcpServers"]["m"]["headers"], json!({"Authorization": "key-m", "Other": null}));
+        assert_eq!(
+            changed["mcpServers"]["m"]["headers"],
+            json!({"Authorization": "key-m", "Other": null})
+        );
     }
 
     #[test]
@@ -232,10 +280,18 @@ mod tests {
         });
         let mut masked = mask(&config);
         let shown = masked.to_string();
-        assert!(!shown.contains("key-") && !shown.contains("a1b2"), "{masked}");
-        for kept in
-            ["https://a/mcp?", "mcp-remote", "--header", "Authorization:", "GITHUB_TOKEN=", "--port=80"]
-        {
+        assert!(
+            !shown.contains("key-") && !shown.contains("a1b2"),
+            "{masked}"
+        );
+        for kept in [
+            "https://a/mcp?",
+            "mcp-remote",
+            "--header",
+            "Authorization:",
+            "GITHUB_TOKEN=",
+            "--port=80",
+        ] {
             assert!(shown.contains(kept), "{kept} in {masked}");
         }
         assert_eq!(mask(&masked), masked);
@@ -245,14 +301,21 @@ mod tests {
         let mut fewer = mask(&config);
         fewer["sse_servers"].as_array_mut().unwrap().remove(1);
         unmask(&mut fewer, Some(&config));
-        assert_eq!(fewer["sse_servers"][1], Value::Null, "the key of the removed server or of the other one");
+        assert_eq!(
+            fewer["sse_servers"][1],
+            Value::Null,
+            "the key of the removed server or of the other one"
+        );
 
         let mut moved = mask(&config);
         moved["sse_servers"][1] = json!(format!("https://evil/mcp?apiKey={MASK}&x={MASK}"));
         moved["stdio_servers"][0]["args"][2] = json!(format!("https://evil/?k={MASK}"));
         unmask(&mut moved, Some(&config));
         assert_eq!(moved["sse_servers"][1], Value::Null);
-        assert!(!moved["stdio_servers"].to_string().contains("key-"), "{moved}");
+        assert!(
+            !moved["stdio_servers"].to_string().contains("key-"),
+            "{moved}"
+        );
     }
 
     #[test]

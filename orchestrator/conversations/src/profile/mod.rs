@@ -1,7 +1,8 @@
 //! Settings, tokens and secrets of users, and of the operator.
 //!
-//! [`UserProfiles`] keeps one document per user in a [`ProfileStore`], which encrypts it. The operator is the owner `None`. What a user may choose is less than what
-//! the operator may: the [`SettingsPolicy`] decides. Values of secrets leave this module only to compose a conversation.
+//! [`UserProfiles`] keeps one document per user in a [`ProfileStore`], which encrypts it. The
+//! operator is the owner `None`. What a user may choose is less than what the operator may: the
+//! [`SettingsPolicy`] decides. Values of secrets leave this module only to compose a conversation.
 
 mod document;
 mod error;
@@ -52,7 +53,8 @@ pub struct GitToken {
     pub host: Option<String>,
 }
 
-/// Decides which settings a user may choose. Implemented by the composition root, from the operator's configuration.
+/// Decides which settings a user may choose. Implemented by the composition root, from the
+/// operator's configuration.
 pub trait SettingsPolicy: Send + Sync {
     /// Checks the settings.
     ///
@@ -72,7 +74,11 @@ pub struct UserProfiles {
 impl UserProfiles {
     /// Creates the profiles of a store.
     pub fn new(store: Arc<dyn ProfileStore>, policy: Arc<dyn SettingsPolicy>) -> Self {
-        Self { store, policy, changing: tokio::sync::Mutex::default() }
+        Self {
+            store,
+            policy,
+            changing: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Returns the profile of a user, which is empty if nothing is stored.
@@ -103,8 +109,8 @@ impl UserProfiles {
         })
     }
 
-    /// Changes the settings of a user: those whose names are `given`. Model, base URL, keys and consent keep their stored values if
-    /// they are `None`; an empty text removes them.
+    /// Changes the settings of a user: those whose names are `given`. Model, base URL, keys and
+    /// consent keep their stored values if they are `None`; an empty text removes them.
     ///
     /// # Errors
     /// [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
@@ -137,10 +143,22 @@ impl UserProfiles {
         limits::check_git_tokens(&request)?;
         self.change(owner, |profile| {
             for (provider, given) in request.provider_tokens.clone() {
-                let stored = profile.git_tokens.remove(&provider).map(|stored| stored.token);
-                let Some(token) = given.token.filter(is_not_empty).or(stored) else { continue };
+                let stored = profile
+                    .git_tokens
+                    .remove(&provider)
+                    .map(|stored| stored.token);
+                let Some(token) = given.token.filter(is_not_empty).or(stored) else {
+                    continue;
+                };
                 let host = given.host.filter(|host| !host.trim().is_empty());
-                profile.git_tokens.insert(provider, GitToken { token, user_id: given.user_id, host });
+                profile.git_tokens.insert(
+                    provider,
+                    GitToken {
+                        token,
+                        user_id: given.user_id,
+                        host,
+                    },
+                );
             }
             if let Some(mut config) = request.mcp_config.clone() {
                 let settings = profile.settings.get_or_insert_default();
@@ -167,10 +185,22 @@ impl UserProfiles {
     /// Stores a new secret.
     ///
     /// # Errors
-    /// [`ProfileError::SecretExists`], [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
-    pub async fn add_secret(&self, owner: Option<&UserId>, secret: NewSecret) -> Result<(), ProfileError> {
-        let NewSecret { name, value, description } = secret;
-        let secret = Secret { value, description: description.unwrap_or_default() };
+    /// [`ProfileError::SecretExists`], [`ProfileError::Invalid`], [`ProfileError::Contended`] or
+    /// [`ProfileError::Store`].
+    pub async fn add_secret(
+        &self,
+        owner: Option<&UserId>,
+        secret: NewSecret,
+    ) -> Result<(), ProfileError> {
+        let NewSecret {
+            name,
+            value,
+            description,
+        } = secret;
+        let secret = Secret {
+            value,
+            description: description.unwrap_or_default(),
+        };
         limits::check_secret(&name, &secret)?;
         self.change(owner, |profile| {
             if profile.secrets.contains_key(&name) {
@@ -210,10 +240,16 @@ impl UserProfiles {
     ///
     /// # Errors
     /// [`ProfileError::UnknownSecret`], [`ProfileError::Contended`] or [`ProfileError::Store`].
-    pub async fn remove_secret(&self, owner: Option<&UserId>, name: &str) -> Result<(), ProfileError> {
+    pub async fn remove_secret(
+        &self,
+        owner: Option<&UserId>,
+        name: &str,
+    ) -> Result<(), ProfileError> {
         self.change(owner, |profile| {
             let removed = profile.secrets.remove(name);
-            removed.map(drop).ok_or_else(|| ProfileError::UnknownSecret(name.to_owned()))
+            removed
+                .map(drop)
+                .ok_or_else(|| ProfileError::UnknownSecret(name.to_owned()))
         })
         .await
     }
@@ -248,7 +284,10 @@ impl UserProfiles {
     /// Returns the revision and the profile.
     async fn read(&self, owner: Option<&UserId>) -> Result<(u64, UserProfile), ProfileError> {
         match self.store.read(owner).await? {
-            Some(stored) => Ok((stored.revision, document::from_bytes(stored.content.expose_secret())?)),
+            Some(stored) => Ok((
+                stored.revision,
+                document::from_bytes(stored.content.expose_secret())?,
+            )),
             None => Ok((0, UserProfile::default())),
         }
     }
@@ -270,8 +309,18 @@ fn keep_others(
     }
     let merged: UserSettings = serde_json::from_value(merged).map_err(failed)?;
     // Not in the JSON.
-    let UserSettings { llm_api_key, search_api_key, sandbox_api_key, .. } = new;
-    Ok(UserSettings { llm_api_key, search_api_key, sandbox_api_key, ..merged })
+    let UserSettings {
+        llm_api_key,
+        search_api_key,
+        sandbox_api_key,
+        ..
+    } = new;
+    Ok(UserSettings {
+        llm_api_key,
+        search_api_key,
+        sandbox_api_key,
+        ..merged
+    })
 }
 
 /// Adds stored values to new settings.
@@ -283,7 +332,9 @@ fn merge(mut new: UserSettings, stored: UserSettings) -> UserSettings {
     new.sandbox_api_key = key(new.sandbox_api_key.take(), stored.sandbox_api_key);
     new.llm_model = text(new.llm_model.take(), stored.llm_model);
     new.llm_base_url = text(new.llm_base_url.take(), stored.llm_base_url);
-    new.user_consents_to_analytics = new.user_consents_to_analytics.or(stored.user_consents_to_analytics);
+    new.user_consents_to_analytics = new
+        .user_consents_to_analytics
+        .or(stored.user_consents_to_analytics);
     if let Some(config) = &mut new.mcp_config {
         mcp_config::unmask(config, stored.mcp_config.as_ref());
     }

@@ -15,7 +15,8 @@ pub struct StoredProfile {
     pub content: SecretSlice<u8>,
 }
 
-/// Stores one document per user and one of the operator, who is `None`, encrypted. Implemented by the composition root.
+/// Stores one document per user and one of the operator, who is `None`, encrypted. Implemented by
+/// the composition root.
 #[async_trait]
 pub trait ProfileStore: Send + Sync {
     /// Returns the document of a user. `None` if nothing is stored.
@@ -24,8 +25,8 @@ pub trait ProfileStore: Send + Sync {
     /// [`HostError::Failed`] if it cannot be read or decrypted.
     async fn read(&self, owner: Option<&UserId>) -> Result<Option<StoredProfile>, HostError>;
 
-    /// Replaces the document of a user whose latest revision is `revision`; 0 if there is none. The write is atomic. Returns
-    /// `false` if another writer was faster.
+    /// Replaces the document of a user whose latest revision is `revision`; 0 if there is none. The
+    /// write is atomic. Returns `false` if another writer was faster.
     ///
     /// # Errors
     /// [`HostError::Failed`] if it cannot be written.

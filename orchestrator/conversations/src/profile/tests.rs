@@ -22,7 +22,10 @@ struct MemoryStore {
 impl ProfileStore for MemoryStore {
     async fn read(&self, owner: Option<&UserId>) -> Result<Option<StoredProfile>, HostError> {
         let document = self.documents.lock().unwrap().get(&owner.cloned()).cloned();
-        Ok(document.map(|(revision, content)| StoredProfile { revision, content: content.into() }))
+        Ok(document.map(|(revision, content)| StoredProfile {
+            revision,
+            content: content.into(),
+        }))
     }
 
     async fn write(
@@ -64,7 +67,13 @@ impl SettingsPolicy for NoOtherAgent {
 
 fn profiles() -> (UserProfiles, Arc<MemoryStore>) {
     let store = Arc::new(MemoryStore::default());
-    (UserProfiles::new(Arc::clone(&store) as Arc<dyn ProfileStore>, Arc::new(NoOtherAgent)), store)
+    (
+        UserProfiles::new(
+            Arc::clone(&store) as Arc<dyn ProfileStore>,
+            Arc::new(NoOtherAgent),
+        ),
+        store,
+    )
 }
 
 fn parse<T: serde::de::DeserializeOwned>(json: Value) -> T {
@@ -77,7 +86,9 @@ async fn save(profiles: &UserProfiles, settings: Value) -> Result<(), ProfileErr
 }
 
 async fn add_secret(profiles: &UserProfiles, name: &str, value: &str) -> Result<(), ProfileError> {
-    profiles.add_secret(None, parse(json!({"name": name, "value": value}))).await
+    profiles
+        .add_secret(None, parse(json!({"name": name, "value": value})))
+        .await
 }
 
 async fn info(profiles: &UserProfiles) -> Value {
@@ -102,21 +113,57 @@ async fn stored_values_are_kept_when_new_ones_are_null() {
         "user_consents_to_analytics": false, "language": "de", "max_iterations": 5,
     });
     save(&profiles, all).await.unwrap();
-    save(&profiles, json!({"llm_api_key": null, "language": "en"})).await.unwrap();
+    save(&profiles, json!({"llm_api_key": null, "language": "en"}))
+        .await
+        .unwrap();
     let kept = info(&profiles).await;
-    assert_eq!((&kept["llm_model"], &kept["llm_base_url"]), (&json!("m"), &json!("http://h")));
-    assert_eq!((&kept["llm_api_key_set"], &kept["search_api_key_set"]), (&json!(true), &json!(true)));
-    assert_eq!((&kept["user_consents_to_analytics"], &kept["language"]), (&json!(false), &json!("en")));
-    assert_eq!(kept["max_iterations"], json!(5), "what is not given is kept");
-    save(&profiles, json!({"max_iterations": null})).await.unwrap();
+    assert_eq!(
+        (&kept["llm_model"], &kept["llm_base_url"]),
+        (&json!("m"), &json!("http://h"))
+    );
+    assert_eq!(
+        (&kept["llm_api_key_set"], &kept["search_api_key_set"]),
+        (&json!(true), &json!(true))
+    );
+    assert_eq!(
+        (&kept["user_consents_to_analytics"], &kept["language"]),
+        (&json!(false), &json!("en"))
+    );
+    assert_eq!(
+        kept["max_iterations"],
+        json!(5),
+        "what is not given is kept"
+    );
+    save(&profiles, json!({"max_iterations": null}))
+        .await
+        .unwrap();
     assert_eq!(info(&profiles).await["max_iterations"], Value::Null);
     let profile = profiles.load(None).await.unwrap();
-    assert_eq!(profile.settings.unwrap().llm_api_key.unwrap().expose_secret(), "key-llm");
+    assert_eq!(
+        profile
+            .settings
+            .unwrap()
+            .llm_api_key
+            .unwrap()
+            .expose_secret(),
+        "key-llm"
+    );
 
-    save(&profiles, json!({"llm_api_key": "", "llm_base_url": "", "search_api_key": " "})).await.unwrap();
+    save(
+        &profiles,
+        json!({"llm_api_key": "", "llm_base_url": "", "search_api_key": " "}),
+    )
+    .await
+    .unwrap();
     let removed = info(&profiles).await;
-    assert_eq!((&removed["llm_api_key_set"], &removed["search_api_key_set"]), (&json!(false), &json!(false)));
-    assert_eq!((&removed["llm_base_url"], &removed["llm_model"]), (&Value::Null, &json!("m")));
+    assert_eq!(
+        (&removed["llm_api_key_set"], &removed["search_api_key_set"]),
+        (&json!(false), &json!(false))
+    );
+    assert_eq!(
+        (&removed["llm_base_url"], &removed["llm_model"]),
+        (&Value::Null, &json!("m"))
+    );
 }
 
 #[tokio::test]
@@ -130,7 +177,10 @@ async fn settings_are_rejected_with_their_field() {
         (json!({"llm_api_key": "k".repeat(20_000)}), "llm_api_key"),
         (json!({"git_user_name": "a\u{0}b"}), "git_user_name"),
         (json!({"language": "x".repeat(5000)}), "language"),
-        (json!({"mcp_config": {"a": "x".repeat(70_000)}}), "mcp_config"),
+        (
+            json!({"mcp_config": {"a": "x".repeat(70_000)}}),
+            "mcp_config",
+        ),
         (json!({"mcp_config": "text"}), "mcp_config"),
     ] {
         let error = save(&profiles, settings).await.unwrap_err();
@@ -143,22 +193,41 @@ async fn settings_are_rejected_with_their_field() {
 async fn secret_is_added_renamed_and_removed() {
     let (profiles, _) = profiles();
     let user = None;
-    add_secret(&profiles, "TOKEN", "a long value").await.unwrap();
-    let twice = add_secret(&profiles, "TOKEN", "another value").await.unwrap_err();
+    add_secret(&profiles, "TOKEN", "a long value")
+        .await
+        .unwrap();
+    let twice = add_secret(&profiles, "TOKEN", "another value")
+        .await
+        .unwrap_err();
     assert!(matches!(twice, ProfileError::SecretExists(_)), "{twice}");
     add_secret(&profiles, "OTHER", "other value").await.unwrap();
     let rename = |name: &'static str| parse(json!({"name": name, "description": "for tests"}));
-    let taken = profiles.update_secret(user, "TOKEN", rename("OTHER")).await.unwrap_err();
+    let taken = profiles
+        .update_secret(user, "TOKEN", rename("OTHER"))
+        .await
+        .unwrap_err();
     assert!(matches!(taken, ProfileError::SecretExists(_)), "{taken}");
-    profiles.update_secret(user, "TOKEN", rename("RENAMED")).await.unwrap();
+    profiles
+        .update_secret(user, "TOKEN", rename("RENAMED"))
+        .await
+        .unwrap();
     let profile = profiles.load(user).await.unwrap();
     let secret = &profile.secrets["RENAMED"];
-    assert_eq!((secret.value.expose_secret(), &*secret.description), ("a long value", "for tests"));
-    assert_eq!(profile.secrets.keys().collect::<Vec<_>>(), ["OTHER", "RENAMED"]);
+    assert_eq!(
+        (secret.value.expose_secret(), &*secret.description),
+        ("a long value", "for tests")
+    );
+    assert_eq!(
+        profile.secrets.keys().collect::<Vec<_>>(),
+        ["OTHER", "RENAMED"]
+    );
     profiles.remove_secret(user, "RENAMED").await.unwrap();
     for error in [
         profiles.remove_secret(user, "RENAMED").await.unwrap_err(),
-        profiles.update_secret(user, "TOKEN", rename("X")).await.unwrap_err(),
+        profiles
+            .update_secret(user, "TOKEN", rename("X"))
+            .await
+            .unwrap_err(),
     ] {
         assert!(matches!(error, ProfileError::UnknownSecret(_)), "{error}");
     }
@@ -181,9 +250,18 @@ async fn secret_is_rejected_when_it_cannot_be_used() {
         assert!(!format!("{error:?}").contains(value), "{error:?}");
     }
     for number in 0..128 {
-        add_secret(&profiles, &format!("A{number}"), "a long value").await.unwrap();
+        add_secret(&profiles, &format!("A{number}"), "a long value")
+            .await
+            .unwrap();
     }
-    assert_eq!(field(&add_secret(&profiles, "B", "a long value").await.unwrap_err()), "name");
+    assert_eq!(
+        field(
+            &add_secret(&profiles, "B", "a long value")
+                .await
+                .unwrap_err()
+        ),
+        "name"
+    );
 }
 
 #[tokio::test]
@@ -198,8 +276,14 @@ async fn git_tokens_are_merged_by_provider() {
     let hosts = json!({"provider_tokens": {"gitlab": {"token": "", "host": "git.example"}, "bitbucket": {"host": "x"}}});
     add(hosts).await.unwrap();
     let tokens = profiles.load(user).await.unwrap().git_tokens;
-    assert_eq!(tokens.keys().collect::<Vec<_>>(), [&GitProvider::GitHub, &GitProvider::GitLab]);
-    assert_eq!(tokens[&GitProvider::GitLab].token.expose_secret(), "token-gitlab");
+    assert_eq!(
+        tokens.keys().collect::<Vec<_>>(),
+        [&GitProvider::GitHub, &GitProvider::GitLab]
+    );
+    assert_eq!(
+        tokens[&GitProvider::GitLab].token.expose_secret(),
+        "token-gitlab"
+    );
     // Tokens are no settings.
     assert!(profiles.settings(user).await.is_err());
     save(&profiles, json!({})).await.unwrap();
@@ -219,7 +303,9 @@ async fn change_is_repeated_when_another_writer_was_faster() {
     add_secret(&profiles, "A", "a long value").await.unwrap();
     assert_eq!(info(&profiles).await["language"], "de");
     *store.conflicts.lock().unwrap() = MAX_WRITE_ATTEMPTS;
-    let error = add_secret(&profiles, "B", "a long value").await.unwrap_err();
+    let error = add_secret(&profiles, "B", "a long value")
+        .await
+        .unwrap_err();
     assert!(matches!(error, ProfileError::Contended), "{error}");
 }
 
@@ -227,17 +313,24 @@ async fn change_is_repeated_when_another_writer_was_faster() {
 async fn concurrent_changes_are_all_stored() {
     let (profiles, _) = profiles();
     let names: Vec<_> = (0..20).map(|number| format!("A{number}")).collect();
-    let changes = names.iter().map(|name| add_secret(&profiles, name, "a long value"));
+    let changes = names
+        .iter()
+        .map(|name| add_secret(&profiles, name, "a long value"));
     for added in futures_util::future::join_all(changes).await {
         added.unwrap();
     }
-    assert_eq!(profiles.load(None).await.unwrap().secrets.len(), names.len());
+    assert_eq!(
+        profiles.load(None).await.unwrap().secrets.len(),
+        names.len()
+    );
 }
 
 #[tokio::test]
 async fn profile_is_bounded_and_not_printed() {
     let (profiles, _) = profiles();
-    save(&profiles, json!({"llm_api_key": "hunter2hunter2"})).await.unwrap();
+    save(&profiles, json!({"llm_api_key": "hunter2hunter2"}))
+        .await
+        .unwrap();
     add_secret(&profiles, "A", "hunter2hunter2").await.unwrap();
     let request = json!({"provider_tokens": {"github": {"token": "hunter2hunter2"}}});
     profiles.add_git_tokens(None, parse(request)).await.unwrap();
@@ -245,18 +338,24 @@ async fn profile_is_bounded_and_not_printed() {
     assert!(!format!("{profile:?}").contains("hunter2"), "{profile:?}");
     let mut errors = Vec::new();
     for number in 0..128 {
-        let secret =
-            json!({"name": format!("B{number}"), "value": "a long value", "description": "x".repeat(4096)});
+        let secret = json!({"name": format!("B{number}"), "value": "a long value", "description": "x".repeat(4096)});
         errors.extend(profiles.add_secret(None, parse(secret)).await.err());
     }
-    assert!(errors.iter().any(|error| field(error) == "body"), "{errors:?}");
+    assert!(
+        errors.iter().any(|error| field(error) == "body"),
+        "{errors:?}"
+    );
 }
 
 #[tokio::test]
 async fn unreadable_document_is_an_error_that_quotes_nothing() {
     let (profiles, store) = profiles();
     for content in [r#"{"secrets": "hunter2hunter2"}"#, "hunter2", ""] {
-        store.documents.lock().unwrap().insert(None, (1, content.into()));
+        store
+            .documents
+            .lock()
+            .unwrap()
+            .insert(None, (1, content.into()));
         let error = profiles.load(None).await.unwrap_err();
         assert!(matches!(error, ProfileError::Store(_)), "{error}");
         assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
@@ -273,10 +372,17 @@ async fn each_user_has_a_profile_until_it_is_removed() {
         profiles.add_secret(owner, secret).await.unwrap();
     }
     profiles.remove(&ben).await.unwrap();
-    for (owner, expected) in
-        [(None, Some("value of operator")), (Some(&ada), Some("value of ada")), (Some(&ben), None)]
-    {
+    for (owner, expected) in [
+        (None, Some("value of operator")),
+        (Some(&ada), Some("value of ada")),
+        (Some(&ben), None),
+    ] {
         let secrets = profiles.load(owner).await.unwrap().secrets;
-        assert_eq!(secrets.get("OWN").map(|secret| secret.value.expose_secret()), expected);
+        assert_eq!(
+            secrets
+                .get("OWN")
+                .map(|secret| secret.value.expose_secret()),
+            expected
+        );
     }
 }

@@ -19,7 +19,8 @@ const QUEUED_PARTS: usize = 2;
 /// Minimum size of a part, except for the last one.
 const PART_BYTES: usize = 128 << 10;
 
-/// Maximum number of entries, and of bytes before compression. The directory at the end of a zip archive is kept in memory.
+/// Maximum number of entries, and of bytes before compression. The directory at the end of a zip
+/// archive is kept in memory.
 const MAX_ENTRIES: usize = 500_000;
 const MAX_BYTES: u64 = 16 << 30;
 
@@ -43,15 +44,24 @@ impl ZipParts {
     }
 }
 
-/// Starts to convert a tar archive. The thread ends with the archive, or when the parts are dropped.
+/// Starts to convert a tar archive. The thread ends with the archive, or when the parts are
+/// dropped.
 pub(super) fn zip(tree: ByteSource) -> ZipParts {
     let (sender, parts) = channel(QUEUED_PARTS);
     let handle = Handle::current();
     let tree = SyncIoBridge::new_with_handle(tree, handle.clone());
     tokio::task::spawn_blocking(move || {
-        if let Err(error) = convert(tree, PartWriter { sender: sender.clone(), part: Vec::new(), handle }) {
+        if let Err(error) = convert(
+            tree,
+            PartWriter {
+                sender: sender.clone(),
+                part: Vec::new(),
+                handle,
+            },
+        ) {
             tracing::debug!(%error, "cannot pack a workspace");
-            // Fails if the client has disconnected or does not read. Without the last part, the archive is incomplete anyway.
+            // Fails if the client has disconnected or does not read. Without the last part, the
+            // archive is incomplete anyway.
             let _ = sender.try_send(Err(error));
         }
     });
@@ -67,8 +77,9 @@ fn convert(tree: impl Read, output: PartWriter) -> io::Result<()> {
         entry_count += 1;
         byte_count = byte_count.saturating_add(entry.size());
         if entry_count > MAX_ENTRIES || byte_count > MAX_BYTES {
-            let text =
-                format!("the workspace has more than {MAX_ENTRIES} entries, or more than {MAX_BYTES} bytes");
+            let text = format!(
+                "the workspace has more than {MAX_ENTRIES} entries, or more than {MAX_BYTES} bytes"
+            );
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
         }
         if let Some(name) = entry_name(&entry)? {
@@ -132,7 +143,8 @@ fn entry_name(entry: &tar::Entry<'_, impl Read>) -> io::Result<Option<String>> {
     Ok(Some(name).filter(|name| !name.is_empty()))
 }
 
-/// Whether the target of a link is in the archive's folder, provided that no other link is on the way.
+/// Whether the target of a link is in the archive's folder, provided that no other link is on the
+/// way.
 fn stays_inside(name: &str, target: &str) -> bool {
     if target.is_empty()
         || target.len() > MAX_TARGET_BYTES

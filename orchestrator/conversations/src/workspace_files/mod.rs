@@ -1,11 +1,12 @@
 //! The files of a running conversation's workspace, for its user.
 //!
-//! Reads, writes and packs files through the sandbox, and runs git in it. Never starts a sandbox or a model call, and never
-//! changes the log. Everything from the sandbox is untrusted: sizes, times, names and links are checked, and git runs without
-//! the configuration of the workspace.
+//! Reads, writes and packs files through the sandbox, and runs git in it. Never starts a sandbox or
+//! a model call, and never changes the log. Everything from the sandbox is untrusted: sizes, times,
+//! names and links are checked, and git runs without the configuration of the workspace.
 //!
-//! Paths are confined to the workspace. Links are resolved here, one component at a time, and not by the sandbox. A program
-//! in the sandbox can exchange a link afterwards, which shows only what that program could copy into the workspace too.
+//! Paths are confined to the workspace. Links are resolved here, one component at a time, and not
+//! by the sandbox. A program in the sandbox can exchange a link afterwards, which shows only what
+//! that program could copy into the workspace too.
 
 mod archive;
 mod error;
@@ -47,9 +48,12 @@ impl Conversations {
     /// Returns access to the files of a running conversation.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::NotRunning`], [`ConversationsError::NoSandbox`], or
-    /// [`ConversationsError::Store`].
-    pub async fn workspace_files(&self, id: &ConversationId) -> Result<WorkspaceFiles, ConversationsError> {
+    /// [`ConversationsError::Unknown`], [`ConversationsError::NotRunning`],
+    /// [`ConversationsError::NoSandbox`], or [`ConversationsError::Store`].
+    pub async fn workspace_files(
+        &self,
+        id: &ConversationId,
+    ) -> Result<WorkspaceFiles, ConversationsError> {
         let sandbox = self.sandbox(id).await?;
         self.running.with(id, |running| {
             let state = running.conversation.state();
@@ -65,8 +69,9 @@ impl Conversations {
 }
 
 impl WorkspaceFiles {
-    /// Lists a folder, V0's way: folders first, with a trailing `/`, without files that V0 ignores and those that the root
-    /// `.gitignore` excludes. An empty path is the workspace. The names start with the path.
+    /// Lists a folder, V0's way: folders first, with a trailing `/`, without files that V0 ignores
+    /// and those that the root `.gitignore` excludes. An empty path is the workspace. The names
+    /// start with the path.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
@@ -83,32 +88,43 @@ impl WorkspaceFiles {
         text::read(self.files()?, &path).await
     }
 
-    /// Writes a file, and returns its absolute path in the sandbox. Missing folders are created, an existing file is replaced.
-    /// Atomic: if the content fails, nothing changes.
+    /// Writes a file, and returns its absolute path in the sandbox. Missing folders are created, an
+    /// existing file is replaced. Atomic: if the content fails, nothing changes.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
     pub async fn upload(&self, name: &str, content: ByteSource) -> Result<String, WorkspaceError> {
         let path = self.resolve(name).await?;
-        if path.is_root() || path.status.as_ref().is_some_and(|status| status.kind != FileKind::File) {
+        if path.is_root()
+            || path
+                .status
+                .as_ref()
+                .is_some_and(|status| status.kind != FileKind::File)
+        {
             return Err(WorkspaceError::NotAFile(path.relative));
         }
-        self.files()?.upload(&path.absolute, TransferKind::File, None, content).await?;
+        self.files()?
+            .upload(&path.absolute, TransferKind::File, None, content)
+            .await?;
         Ok(path.absolute)
     }
 
-    /// Returns the workspace as a zip archive that is packed while it is read. Its last part is an error if it is incomplete.
-    /// Special files are left out, and so are links that leave the workspace.
+    /// Returns the workspace as a zip archive that is packed while it is read. Its last part is an
+    /// error if it is incomplete. Special files are left out, and so are links that leave the
+    /// workspace.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
     pub async fn zip(&self) -> Result<ZipParts, WorkspaceError> {
-        let tree = self.files()?.download(&self.root, TransferKind::Tree).await?;
+        let tree = self
+            .files()?
+            .download(&self.root, TransferKind::Tree)
+            .await?;
         Ok(archive::zip(tree))
     }
 
-    /// Returns the files that differ from the remote branch: those of the repository in the workspace, and of repositories in
-    /// its folders. Without a remote branch, all files are new.
+    /// Returns the files that differ from the remote branch: those of the repository in the
+    /// workspace, and of repositories in its folders. Without a remote branch, all files are new.
     ///
     /// # Errors
     /// [`WorkspaceError::NoRepository`], or see [`WorkspaceError`].
@@ -124,20 +140,26 @@ impl WorkspaceFiles {
         git::changes(self, git::ComparisonBase::Head).await
     }
 
-    /// Returns a file as it is, and as it is in the remote branch. The path is one of [`git_changes`](Self::git_changes), or
-    /// absolute.
+    /// Returns a file as it is, and as it is in the remote branch. The path is one of
+    /// [`git_changes`](Self::git_changes), or absolute.
     ///
     /// # Errors
-    /// [`WorkspaceError::NotFound`] if neither exists, [`WorkspaceError::NoRepository`], or see [`WorkspaceError`].
+    /// [`WorkspaceError::NotFound`] if neither exists, [`WorkspaceError::NoRepository`], or see
+    /// [`WorkspaceError`].
     pub async fn git_diff(&self, path: &str) -> Result<FileVersions, WorkspaceError> {
         git::diff(self, path).await
     }
 
     /// Returns the knowledge that the agent has: the user's own and the workspace's.
     pub async fn knowledge(&self) -> Vec<KnowledgeEntry> {
-        let Some(memory) = self.memory.clone() else { return Vec::new() };
+        let Some(memory) = self.memory.clone() else {
+            return Vec::new();
+        };
         let organization = self.organization.as_deref().unwrap_or_default();
-        memory.load(self.sandbox.as_ref(), self.git_folder(), organization).await.entries()
+        memory
+            .load(self.sandbox.as_ref(), self.git_folder(), organization)
+            .await
+            .entries()
     }
 
     /// Returns the folder whose changes are shown: the cloned repository, or the workspace.

@@ -57,9 +57,16 @@ pub(super) async fn resolve(
         resolved.push(component);
         status = files.link_status(&join(root, &resolved)).await?;
         match &status {
-            Some(FileStatus { kind: FileKind::Symlink, target, .. }) => {
+            Some(FileStatus {
+                kind: FileKind::Symlink,
+                target,
+                ..
+            }) => {
                 link_count += 1;
-                let target = target.as_deref().filter(|_| link_count <= MAX_LINKS).ok_or_else(outside)?;
+                let target = target
+                    .as_deref()
+                    .filter(|_| link_count <= MAX_LINKS)
+                    .ok_or_else(outside)?;
                 if target.starts_with('/') {
                     resolved.clear();
                 } else {
@@ -68,7 +75,10 @@ pub(super) async fn resolve(
                 let target = components(target, root)?.ok_or_else(outside)?;
                 // Of the link. The workspace itself has none.
                 status = None;
-                target.into_iter().rev().for_each(|component| pending.push_front(component));
+                target
+                    .into_iter()
+                    .rev()
+                    .for_each(|component| pending.push_front(component));
             }
             Some(_) => {}
             // Nothing below exists, so there are no further links.
@@ -81,13 +91,21 @@ pub(super) async fn resolve(
         // `..` may have led to a folder.
         status = files.link_status(&absolute).await?;
     }
-    Ok(WorkspacePath { relative: resolved.join("/"), absolute, status })
+    Ok(WorkspacePath {
+        relative: resolved.join("/"),
+        absolute,
+        status,
+    })
 }
 
-/// Splits a path into its components below the root. `None` if it is absolute and not below the root.
+/// Splits a path into its components below the root. `None` if it is absolute and not below the
+/// root.
 fn components(path: &str, root: &str) -> Result<Option<VecDeque<String>>, WorkspaceError> {
     if path.len() > MAX_PATH_BYTES {
-        return Err(invalid(&path[..path.floor_char_boundary(64)], "is too long"));
+        return Err(invalid(
+            &path[..path.floor_char_boundary(64)],
+            "is too long",
+        ));
     }
     if path.contains('\0') {
         return Err(invalid(path, "has a NUL byte"));
@@ -100,7 +118,9 @@ fn components(path: &str, root: &str) -> Result<Option<VecDeque<String>>, Worksp
     } else {
         path
     };
-    let names = below.split('/').filter(|name| !name.is_empty() && *name != ".");
+    let names = below
+        .split('/')
+        .filter(|name| !name.is_empty() && *name != ".");
     Ok(Some(names.map(str::to_owned).collect()))
 }
 
@@ -112,5 +132,8 @@ fn join(root: &str, components: &[String]) -> String {
 }
 
 fn invalid(path: &str, problem: &'static str) -> WorkspaceError {
-    WorkspaceError::InvalidPath { path: path.to_owned(), problem }
+    WorkspaceError::InvalidPath {
+        path: path.to_owned(),
+        problem,
+    }
 }

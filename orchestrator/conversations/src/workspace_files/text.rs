@@ -11,7 +11,10 @@ use super::path::WorkspacePath;
 pub(super) const MAX_TEXT_BYTES: u64 = 8 << 20;
 
 /// Returns the content of a file.
-pub(super) async fn read(files: &dyn SandboxFiles, path: &WorkspacePath) -> Result<String, WorkspaceError> {
+pub(super) async fn read(
+    files: &dyn SandboxFiles,
+    path: &WorkspacePath,
+) -> Result<String, WorkspaceError> {
     match path.status.as_ref().map(|status| status.kind) {
         _ if path.is_root() => return Err(WorkspaceError::NotAFile(path.relative.clone())),
         None => return Err(WorkspaceError::NotFound(path.relative.clone())),
@@ -20,7 +23,10 @@ pub(super) async fn read(files: &dyn SandboxFiles, path: &WorkspacePath) -> Resu
     }
     let mut content = Vec::new();
     let source = files.download(&path.absolute, TransferKind::File).await?;
-    let read = source.take(MAX_TEXT_BYTES + 1).read_to_end(&mut content).await;
+    let read = source
+        .take(MAX_TEXT_BYTES + 1)
+        .read_to_end(&mut content)
+        .await;
     read.map_err(|error| SandboxError::host("read", &path.absolute, error))?;
     if content.len() as u64 > MAX_TEXT_BYTES {
         return Err(WorkspaceError::TooLarge {

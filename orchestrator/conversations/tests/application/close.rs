@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conversations::{CloseReason, ConversationParts, Conversations, ConversationsError, FollowOptions};
+use conversations::{
+    CloseReason, ConversationParts, Conversations, ConversationsError, FollowOptions,
+};
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
-    SandboxSummary, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use engine::testing::{ScriptedProvider, ScriptedResult};
 use protocol::record::SandboxLeased;
@@ -26,9 +28,14 @@ struct SlowProvider {
 
 impl SlowProvider {
     fn new() -> Arc<Self> {
-        let inner =
-            ScriptedProvider::new(|_| ScriptedResult::Observation(Observation::error("no action", "")));
-        Arc::new(Self { inner, removing: Notify::new(), permits: Semaphore::new(0) })
+        let inner = ScriptedProvider::new(|_| {
+            ScriptedResult::Observation(Observation::error("no action", ""))
+        });
+        Arc::new(Self {
+            inner,
+            removing: Notify::new(),
+            permits: Semaphore::new(0),
+        })
     }
 }
 
@@ -88,7 +95,11 @@ impl SandboxProvider for SlowProvider {
 /// Starts a conversation with a slow provider, and follows it until it is at rest.
 async fn at_rest(conversations: &Conversations, provider: &Arc<SlowProvider>) -> ConversationId {
     let provider = Arc::clone(provider);
-    let id = start_with(conversations, Some("Slow"), |parts| ConversationParts { provider, ..parts }).await;
+    let id = start_with(conversations, Some("Slow"), |parts| ConversationParts {
+        provider,
+        ..parts
+    })
+    .await;
     follow(conversations, &id, FollowOptions::default()).await;
     id
 }
@@ -103,8 +114,14 @@ async fn conversation_is_locked_while_it_is_closed() {
     };
     provider.removing.notified().await;
     assert!(conversations.running().is_empty());
-    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
-    assert!(matches!(conversations.stop(&id), Err(ConversationsError::NotRunning(_))));
+    assert!(matches!(
+        conversations.open(&id).await,
+        Err(ConversationsError::Locked(_))
+    ));
+    assert!(matches!(
+        conversations.stop(&id),
+        Err(ConversationsError::NotRunning(_))
+    ));
     let second = conversations.close(&id, CloseReason::AtRest).await;
     assert!(matches!(second, Err(ConversationsError::NotRunning(_))));
     // Other conversations do not wait for the close.
@@ -112,7 +129,13 @@ async fn conversation_is_locked_while_it_is_closed() {
     follow(&conversations, &other, FollowOptions::default()).await;
     assert!(!closing.is_finished());
     provider.permits.add_permits(1);
-    drop(timeout(Duration::from_secs(60), closing).await.unwrap().unwrap().unwrap());
+    drop(
+        timeout(Duration::from_secs(60), closing)
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap(),
+    );
     assert_eq!(provider.inner.sandbox_count(), 0);
     assert_eq!(conversations.open(&id).await.unwrap().state.lease, None);
 }
@@ -125,7 +148,10 @@ async fn conversation_stays_locked_when_its_close_is_dropped() {
         _ = conversations.close(&id, CloseReason::AtRest) => panic!("the sandbox cannot be removed yet"),
         () = provider.removing.notified() => {}
     }
-    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
+    assert!(matches!(
+        conversations.open(&id).await,
+        Err(ConversationsError::Locked(_))
+    ));
     provider.permits.add_permits(1);
     let unlocked = async {
         while conversations.open(&id).await.is_err() {

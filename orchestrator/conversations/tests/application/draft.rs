@@ -54,8 +54,9 @@ struct Edits {
     started: Notify,
 }
 
-/// Runs a conversation whose agent drafts an edit, stops it when the draft is being written out or the edit is in flight,
-/// and returns the terminal events of the draft with the number of edits in the sandbox.
+/// Runs a conversation whose agent drafts an edit, stops it when the draft is being written out or
+/// the edit is in flight, and returns the terminal events of the draft with the number of edits in
+/// the sandbox.
 async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
     let edits = Arc::new(Edits::default());
     let seen = Arc::clone(&edits);
@@ -74,7 +75,11 @@ async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
     let draft_editor = Arc::clone(&editor);
     let conversations = conversations();
     let id = start_with(&conversations, Some("Edit"), |parts| ConversationParts {
-        own: TeamMember { agent: Arc::new(DraftingAgent), draft_editor, ..parts.own.clone() },
+        own: TeamMember {
+            agent: Arc::new(DraftingAgent),
+            draft_editor,
+            ..parts.own.clone()
+        },
         provider: Arc::new(provider),
         ..parts
     })
@@ -85,7 +90,10 @@ async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
         edits.started.notified().await;
     }
     conversations.stop(&id).unwrap();
-    let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
+    let mut follower = conversations
+        .follow(&id, FollowOptions::default())
+        .await
+        .unwrap();
     until(&mut follower, AgentState::Stopped).await;
     let events = conversations.events(&id).await.unwrap();
     let is_draft = |event: &&Event| matches!(&event.body, EventBody::Action(Action::Edit(_)));
@@ -101,8 +109,12 @@ async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
 #[tokio::test(start_paused = true)]
 async fn edit_is_not_performed_when_stopped_before_its_draft() {
     let (terminal, edits) = stop(true).await;
-    let [observation] = &terminal[..] else { panic!("{terminal:?}") };
-    let ObservationKind::Error(error) = &observation.kind else { panic!("{observation:?}") };
+    let [observation] = &terminal[..] else {
+        panic!("{terminal:?}")
+    };
+    let ObservationKind::Error(error) = &observation.kind else {
+        panic!("{observation:?}")
+    };
     assert_eq!((error.error_id.as_str(), edits), (NOT_PERFORMED, 0));
 }
 
@@ -110,6 +122,8 @@ async fn edit_is_not_performed_when_stopped_before_its_draft() {
 #[tokio::test(start_paused = true)]
 async fn edit_is_cancelled_when_stopped_after_its_draft() {
     let (terminal, edits) = stop(false).await;
-    let [observation] = &terminal[..] else { panic!("{terminal:?}") };
+    let [observation] = &terminal[..] else {
+        panic!("{terminal:?}")
+    };
     assert_eq!((observation.content.as_str(), edits), ("edited", 1));
 }

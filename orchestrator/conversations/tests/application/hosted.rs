@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conversations::{
     Claim, ComposedConversation, ConversationFactory, ConversationLocks as _, ConversationRequest,
-    ConversationUpdate, Conversations, ConversationsError, HostError, HostedConversations, HostingOptions,
-    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
+    ConversationUpdate, Conversations, ConversationsError, HostError, HostedConversations,
+    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
 };
 use engine::conversation::SandboxDisposition;
 use engine::events::EventStore as _;
@@ -31,10 +31,15 @@ impl ConversationFactory for GreeterFactory {
         request: ConversationRequest,
     ) -> Result<NewConversation, HostError> {
         Ok(NewConversation {
-            started: ConversationStarted { max_iterations: 10, ..Default::default() },
+            started: ConversationStarted {
+                max_iterations: 10,
+                ..Default::default()
+            },
             parts: embedded::parts(claim.id().clone()),
             title: Some("Greeting".to_owned()),
-            task: request.message.map_or(InitialTask::None, InitialTask::Message),
+            task: request
+                .message
+                .map_or(InitialTask::None, InitialTask::Message),
         })
     }
 
@@ -43,7 +48,10 @@ impl ConversationFactory for GreeterFactory {
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError> {
         let parts = embedded::parts(stored.claim().id().clone());
-        Ok(ComposedConversation { parts, confirmation: ConfirmationPolicy::Never })
+        Ok(ComposedConversation {
+            parts,
+            confirmation: ConfirmationPolicy::Never,
+        })
     }
 
     fn provider(&self, _: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {
@@ -61,7 +69,12 @@ pub(super) fn hosted(
     max_running: usize,
     close_delay: Duration,
 ) -> Arc<HostedConversations> {
-    hosted_with(Arc::new(ProcessLocks::default()), store, max_running, close_delay)
+    hosted_with(
+        Arc::new(ProcessLocks::default()),
+        store,
+        max_running,
+        close_delay,
+    )
 }
 
 fn hosted_with(
@@ -72,17 +85,28 @@ fn hosted_with(
 ) -> Arc<HostedConversations> {
     let store = Arc::clone(store);
     let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
-    let options = HostingOptions { max_running, max_running_per_user: 2, close_delay };
+    let options = HostingOptions {
+        max_running,
+        max_running_per_user: 2,
+        close_delay,
+    };
     HostedConversations::new(conversations, Arc::new(GreeterFactory), options)
 }
 
 async fn greeting(hosted: &Arc<HostedConversations>) -> ConversationId {
-    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    let request = ConversationRequest {
+        message: Some(message("Greet me.")),
+        ..Default::default()
+    };
     hosted.create(request).await.unwrap()
 }
 
 /// Waits until the conversation is at rest in this state.
-pub(super) async fn until(hosted: &Arc<HostedConversations>, id: &ConversationId, state: AgentState) {
+pub(super) async fn until(
+    hosted: &Arc<HostedConversations>,
+    id: &ConversationId,
+    state: AgentState,
+) {
     let mut stream = hosted.stream(id, EventId::FIRST).await.unwrap();
     loop {
         if let ConversationUpdate::Waiting(waiting) = stream.next().await.unwrap()
@@ -99,11 +123,17 @@ pub(super) const LONG: Duration = Duration::from_secs(3600);
 async fn conversation_whose_message_is_not_stored_is_discarded() {
     let store = Arc::new(MemoryStore::default());
     let hosted = hosted(&store, 10, LONG);
-    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    let request = ConversationRequest {
+        message: Some(message("Greet me.")),
+        ..Default::default()
+    };
     // The first append has the settings.
     store.set_room(1);
     hosted.create(request).await.unwrap_err();
-    let listed = store.list(&engine::events::ConversationQuery::default()).await.unwrap();
+    let listed = store
+        .list(&engine::events::ConversationQuery::default())
+        .await
+        .unwrap();
     assert_eq!(listed.conversations.len(), 0);
 }
 
@@ -114,11 +144,13 @@ async fn feedback_is_answered_once_it_is_stored() {
     let id = greeting(&hosted).await;
     until(&hosted, &id, AgentState::AwaitingUserInput).await;
     let feedback = || {
-        let json = r#"{"version": "1", "email": "", "polarity": "positive", "permissions": "private"}"#;
+        let json =
+            r#"{"version": "1", "email": "", "polarity": "positive", "permissions": "private"}"#;
         serde_json::from_str::<FeedbackGiven>(json).unwrap()
     };
     hosted.record_feedback(&id, feedback()).await.unwrap();
-    let is_feedback = |event: &Event| matches!(event.body, EventBody::Record(Record::FeedbackGiven(_)));
+    let is_feedback =
+        |event: &Event| matches!(event.body, EventBody::Record(Record::FeedbackGiven(_)));
     assert!(store.log(&id).iter().any(is_feedback));
     store.set_full(true);
     hosted.record_feedback(&id, feedback()).await.unwrap_err();
@@ -143,7 +175,9 @@ async fn created_conversation_is_in_the_store() {
     let id = greeting(&hosted).await;
     assert!(store.find(&id).await.unwrap().is_some());
     assert!(matches!(
-        hosted.stream(&"none".parse().unwrap(), EventId::FIRST).await,
+        hosted
+            .stream(&"none".parse().unwrap(), EventId::FIRST)
+            .await,
         Err(ConversationsError::Unknown(_))
     ));
 }
@@ -166,7 +200,10 @@ async fn messages_to_a_stored_conversation_open_it_once() {
     let id = first.create(ConversationRequest::default()).await.unwrap();
     until(&first, &id, AgentState::AwaitingUserInput).await;
     first.shut_down().await;
-    assert!(matches!(first.send_message(&id, message("late")).await, Err(ConversationsError::ShuttingDown)));
+    assert!(matches!(
+        first.send_message(&id, message("late")).await,
+        Err(ConversationsError::ShuttingDown)
+    ));
     let second = hosted(&store, 10, LONG);
     let sent = (0..8).map(|_| second.send_message(&id, message("Hello.")));
     for result in join_all(sent).await {
@@ -192,7 +229,9 @@ async fn stream_continues_across_stop_and_start() {
                 hosted.stop(&id).await.unwrap();
                 hosted.send_message(&id, message("Ada")).await.unwrap();
             }
-            ConversationUpdate::Waiting(waiting) if waiting.state.agent_state == AgentState::Finished => {
+            ConversationUpdate::Waiting(waiting)
+                if waiting.state.agent_state == AgentState::Finished =>
+            {
                 break;
             }
             _ => {}
@@ -213,7 +252,10 @@ async fn title_is_replaced_while_running_and_while_stored() {
         assert_eq!(entry.overview.unwrap().title(), title);
     }
     hosted.delete(&id).await.unwrap();
-    assert!(matches!(hosted.stop(&id).await, Err(ConversationsError::Unknown(_))));
+    assert!(matches!(
+        hosted.stop(&id).await,
+        Err(ConversationsError::Unknown(_))
+    ));
 }
 
 #[tokio::test]
@@ -228,12 +270,21 @@ async fn input_that_cannot_be_stored_is_an_error() {
     store.set_full(true);
     for id in [&running, &stored] {
         let sent = hosted.send_message(id, message("Ada")).await;
-        assert!(matches!(sent, Err(ConversationsError::Conversation(_))), "{sent:?}");
+        assert!(
+            matches!(sent, Err(ConversationsError::Conversation(_))),
+            "{sent:?}"
+        );
         assert!(hosted.state(id).is_none());
     }
-    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    let request = ConversationRequest {
+        message: Some(message("Greet me.")),
+        ..Default::default()
+    };
     let created = hosted.create(request).await;
-    assert!(matches!(created, Err(ConversationsError::Conversation(_))), "{created:?}");
+    assert!(
+        matches!(created, Err(ConversationsError::Conversation(_))),
+        "{created:?}"
+    );
     assert_eq!(store.conversations().await.unwrap().conversations.len(), 2);
     store.set_full(false);
     for id in [&running, &stored] {
@@ -252,12 +303,19 @@ async fn accepted_message_is_answered_although_room_is_made() {
             hosted.send_message(&id, message("Ada")),
             hosted.create(ConversationRequest::default())
         );
-        for result in [sent.as_ref().err(), created.as_ref().err()].into_iter().flatten() {
-            assert!(matches!(result, ConversationsError::TooManyRunning(1)), "{result}");
+        for result in [sent.as_ref().err(), created.as_ref().err()]
+            .into_iter()
+            .flatten()
+        {
+            assert!(
+                matches!(result, ConversationsError::TooManyRunning(1)),
+                "{result}"
+            );
         }
         if sent.is_ok() {
             let mut stream = hosted.stream(&id, EventId::FIRST).await.unwrap();
-            let is_finished = |event: &Event| serde_json::to_value(event).unwrap()["action"] == "finish";
+            let is_finished =
+                |event: &Event| serde_json::to_value(event).unwrap()["action"] == "finish";
             while !matches!(stream.next().await.unwrap(), ConversationUpdate::Event(event) if is_finished(&event))
             {
             }
@@ -293,23 +351,37 @@ async fn stream_of_a_stored_conversation_has_its_title_and_end() {
         tokio::task::yield_now().await;
         hosted.set_title(&id, "New title").await.unwrap();
     });
-    let ConversationUpdate::Event(event) = event.unwrap() else { panic!("no event") };
-    let EventBody::Record(Record::ConversationTitled(titled)) = &event.body else { panic!("no title") };
+    let ConversationUpdate::Event(event) = event.unwrap() else {
+        panic!("no event")
+    };
+    let EventBody::Record(Record::ConversationTitled(titled)) = &event.body else {
+        panic!("no title")
+    };
     assert_eq!(titled.title, "New title");
     let (ended, ()) = tokio::join!(stream.next(), async {
         tokio::task::yield_now().await;
         hosted.delete(&id).await.unwrap();
     });
-    assert!(matches!(ended, Err(ConversationsError::Unknown(_))), "{ended:?}");
+    assert!(
+        matches!(ended, Err(ConversationsError::Unknown(_))),
+        "{ended:?}"
+    );
 }
 
-/// A user who runs as many conversations as a user may gets another one only when an own one is closed, or waits.
+/// A user who runs as many conversations as a user may gets another one only when an own one is
+/// closed, or waits.
 #[tokio::test(start_paused = true)]
 async fn user_with_the_maximum_waits_without_effect_on_others() {
     let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
     let create = async |owner: Option<&str>, text: Option<&str>| {
         let owner = owner.map(|name| name.parse().unwrap());
-        hosted.create(ConversationRequest { owner, message: text.map(message), ..Default::default() }).await
+        hosted
+            .create(ConversationRequest {
+                owner,
+                message: text.map(message),
+                ..Default::default()
+            })
+            .await
     };
     let of_ben = create(Some("ben"), None).await.unwrap();
     let first = create(Some("ada"), None).await.unwrap();
@@ -322,11 +394,18 @@ async fn user_with_the_maximum_waits_without_effect_on_others() {
     running.sort();
     let mut expected = vec![of_ben, second, third];
     expected.sort();
-    assert_eq!(running, expected, "the own one that waited longest is closed");
+    assert_eq!(
+        running, expected,
+        "the own one that waited longest is closed"
+    );
     for _ in 0..5 {
         create(None, None).await.unwrap();
     }
-    assert_eq!(hosted.conversations().running().len(), 8, "the operator has no limit per user");
+    assert_eq!(
+        hosted.conversations().running().len(),
+        8,
+        "the operator has no limit per user"
+    );
     let owner = hosted.conversations().owner(&first).await.unwrap();
     assert_eq!(owner, Some("ada".parse().unwrap()));
 }
@@ -338,7 +417,14 @@ async fn message_is_refused_while_another_process_runs_it() {
     let id = greeting(&hosted).await;
     until(&hosted, &id, AgentState::AwaitingUserInput).await;
     hosted.stop(&id).await.unwrap();
-    let _lock = locks.lock(&id).await.unwrap().expect("the conversation is closed");
+    let _lock = locks
+        .lock(&id)
+        .await
+        .unwrap()
+        .expect("the conversation is closed");
     let refused = hosted.send_message(&id, message("Ben")).await;
-    assert!(matches!(refused, Err(ConversationsError::Locked(_))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ConversationsError::Locked(_))),
+        "{refused:?}"
+    );
 }

@@ -1,21 +1,24 @@
-//! The list of stored conversations: filters that the store does not know, pages, overviews that lack events.
+//! The list of stored conversations: filters that the store does not know, pages, overviews that
+//! lack events.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    ConversationEntry, ConversationFilter, ConversationLocks as _, ConversationStatus, Conversations,
-    NoWorkspaces, ProcessLocks,
+    ConversationEntry, ConversationFilter, ConversationLocks as _, ConversationStatus,
+    Conversations, NoWorkspaces, ProcessLocks,
 };
 use engine::events::{
-    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, Overview,
-    StoreError,
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation,
+    Overview, StoreError,
 };
 use engine::testing::MemoryStore;
 use protocol::action::MessageAction;
 use protocol::observation::AgentStateChangedObservation;
 use protocol::record::ConversationTrigger;
-use protocol::{Action, AgentState, ConversationId, Event, EventId, EventSource, Observation, Timestamp};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventId, EventSource, Observation, Timestamp,
+};
 
 /// More than two reads of the store.
 const CONVERSATIONS: usize = 1100;
@@ -30,11 +33,27 @@ fn id(number: usize) -> ConversationId {
 /// Appends a first message and a state, later than those of lower numbers.
 async fn append(store: &dyn EventStore, number: usize, agent_state: AgentState) {
     let timestamp = Timestamp::try_from(format!("2025-10-03T12:00:00.{number:06}")).unwrap();
-    let message = MessageAction { content: format!("Task {number}"), ..Default::default() };
-    let changed = AgentStateChangedObservation { agent_state, reason: String::new() };
+    let message = MessageAction {
+        content: format!("Task {number}"),
+        ..Default::default()
+    };
+    let changed = AgentStateChangedObservation {
+        agent_state,
+        reason: String::new(),
+    };
     let events = [
-        Event::new(EventId(0), timestamp.clone(), EventSource::User, Action::from(message)),
-        Event::new(EventId(1), timestamp, EventSource::Environment, Observation::without_content(changed)),
+        Event::new(
+            EventId(0),
+            timestamp.clone(),
+            EventSource::User,
+            Action::from(message),
+        ),
+        Event::new(
+            EventId(1),
+            timestamp,
+            EventSource::Environment,
+            Observation::without_content(changed),
+        ),
     ];
     store.append(&id(number), &events).await.unwrap();
 }
@@ -54,7 +73,16 @@ async fn interrupted_are_found_between_many_that_run() {
     let mut held = Vec::new();
     for number in 0..CONVERSATIONS {
         let is_finished = number % 7 == 3;
-        append(&*store, number, if is_finished { AgentState::Finished } else { AgentState::Running }).await;
+        append(
+            &*store,
+            number,
+            if is_finished {
+                AgentState::Finished
+            } else {
+                AgentState::Running
+            },
+        )
+        .await;
         if number % INTERVAL != 1 {
             held.push(locks.lock(&id(number)).await.unwrap().unwrap());
         }
@@ -69,7 +97,10 @@ async fn interrupted_are_found_between_many_that_run() {
     assert_eq!(ids(&first), ["c1001", "c0751"]);
     filter.before = first[1].position();
     filter.limit = None;
-    assert_eq!(ids(&conversations.list(&filter).await.unwrap()), ["c0501", "c0251", "c0001"]);
+    assert_eq!(
+        ids(&conversations.list(&filter).await.unwrap()),
+        ["c0501", "c0251", "c0001"]
+    );
 }
 
 #[tokio::test]
@@ -80,7 +111,10 @@ async fn list_without_a_limit_is_complete() {
     }
     let listed = conversations(store, ProcessLocks::default());
     let listed = listed.list(&ConversationFilter::default()).await.unwrap();
-    let expected: Vec<_> = (0..CONVERSATIONS).rev().map(|number| id(number).to_string()).collect();
+    let expected: Vec<_> = (0..CONVERSATIONS)
+        .rev()
+        .map(|number| id(number).to_string())
+        .collect();
     assert_eq!(ids(&listed), expected);
 }
 
@@ -92,13 +126,24 @@ struct OutdatedStore {
 
 /// Removes the last event from an overview.
 fn outdate(listed: ListedConversation) -> ListedConversation {
-    let overview = Overview { agent_state: None, ..listed.overview };
-    ListedConversation { overview, overview_events: 1, ..listed }
+    let overview = Overview {
+        agent_state: None,
+        ..listed.overview
+    };
+    ListedConversation {
+        overview,
+        overview_events: 1,
+        ..listed
+    }
 }
 
 #[async_trait]
 impl EventStore for OutdatedStore {
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
         self.logs.append(conversation, events).await
     }
 
@@ -109,16 +154,24 @@ impl EventStore for OutdatedStore {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.logs.read_page(conversation, from, limit, max_bytes).await
+        self.logs
+            .read_page(conversation, from, limit, max_bytes)
+            .await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         Ok(self.logs.find(conversation).await?.map(outdate))
     }
 
     async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
         let page = self.logs.list(query).await?;
-        Ok(ConversationPage { conversations: page.conversations.into_iter().map(outdate).collect(), ..page })
+        Ok(ConversationPage {
+            conversations: page.conversations.into_iter().map(outdate).collect(),
+            ..page
+        })
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {
@@ -139,10 +192,16 @@ async fn missing_events_are_read_from_the_log() {
     let store = Arc::new(OutdatedStore::default());
     append(&*store, 1, AgentState::Finished).await;
     let conversations = conversations(store, ProcessLocks::default());
-    let listed = conversations.list(&ConversationFilter::default()).await.unwrap();
+    let listed = conversations
+        .list(&ConversationFilter::default())
+        .await
+        .unwrap();
     let found = conversations.entry(&id(1)).await.unwrap().unwrap();
     for entry in [&listed[0], &found] {
-        assert_eq!(entry.status(), ConversationStatus::Agent(AgentState::Finished));
+        assert_eq!(
+            entry.status(),
+            ConversationStatus::Agent(AgentState::Finished)
+        );
         assert_eq!(entry.overview.as_ref().unwrap().title(), "Task 1");
     }
 }
@@ -152,7 +211,11 @@ struct OverviewsOnly(MemoryStore);
 
 #[async_trait]
 impl EventStore for OverviewsOnly {
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
         self.0.append(conversation, events).await
     }
 
@@ -164,10 +227,17 @@ impl EventStore for OverviewsOnly {
         _: usize,
     ) -> Result<Vec<Event>, StoreError> {
         let source = "its events must not be read".into();
-        Err(StoreError::Damaged { conversation: conversation.clone(), id: from, source })
+        Err(StoreError::Damaged {
+            conversation: conversation.clone(),
+            id: from,
+            source,
+        })
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         self.0.find(conversation).await
     }
 
@@ -191,7 +261,10 @@ impl EventStore for OverviewsOnly {
 #[tokio::test]
 async fn list_by_trigger_reads_no_events() {
     let store = Arc::new(OverviewsOnly(MemoryStore::default()));
-    for (number, trigger) in [None, Some("gui"), Some("slack"), Some("slack")].into_iter().enumerate() {
+    for (number, trigger) in [None, Some("gui"), Some("slack"), Some("slack")]
+        .into_iter()
+        .enumerate()
+    {
         let started = Event::from_value(&serde_json::json!({
             "id": 0, "timestamp": format!("2025-10-03T12:00:0{number}.000000"), "source": "environment",
             "record": "conversation_started", "args": {
@@ -199,7 +272,10 @@ async fn list_by_trigger_reads_no_events() {
                 "workspace": null, "trigger": trigger,
             },
         }));
-        store.append(&id(number), &[started.unwrap()]).await.unwrap();
+        store
+            .append(&id(number), &[started.unwrap()])
+            .await
+            .unwrap();
     }
     let conversations = conversations(store, ProcessLocks::default());
     for (trigger, expected) in [
@@ -207,9 +283,16 @@ async fn list_by_trigger_reads_no_events() {
         (ConversationTrigger::Gui, &["c0001", "c0000"]),
         (ConversationTrigger::Api, &[]),
     ] {
-        let filter = ConversationFilter { trigger: Some(trigger), limit: Some(10), ..Default::default() };
+        let filter = ConversationFilter {
+            trigger: Some(trigger),
+            limit: Some(10),
+            ..Default::default()
+        };
         let listed = conversations.list(&filter).await.unwrap();
-        assert!(listed.iter().all(|entry| entry.overview.is_ok()), "{listed:?}");
+        assert!(
+            listed.iter().all(|entry| entry.overview.is_ok()),
+            "{listed:?}"
+        );
         assert_eq!(ids(&listed), expected, "{trigger:?}");
     }
 }

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use conversations::{
     CloseReason, ConversationFilter, ConversationParts, ConversationSelector, ConversationStatus,
-    ConversationUpdate, Conversations, ConversationsError, DeleteMode, FollowOptions, Follower, HostError,
-    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, ResumeRequest, RunOutcome,
+    ConversationUpdate, Conversations, ConversationsError, DeleteMode, FollowOptions, Follower,
+    HostError, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, ResumeRequest, RunOutcome,
 };
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
@@ -28,7 +28,11 @@ use protocol::{Action, AgentState, ConversationId, EventBody, EventId, EventSour
 
 fn conversations() -> Conversations {
     let store = Arc::new(MemoryStore::default());
-    Conversations::new(store, Arc::new(ProcessLocks::default()), Arc::new(NoWorkspaces))
+    Conversations::new(
+        store,
+        Arc::new(ProcessLocks::default()),
+        Arc::new(NoWorkspaces),
+    )
 }
 
 async fn start(conversations: &Conversations) -> ConversationId {
@@ -43,12 +47,18 @@ async fn start_with(
 ) -> ConversationId {
     let id = Conversations::new_id();
     let new = NewConversation {
-        started: ConversationStarted { max_iterations: 10, ..Default::default() },
+        started: ConversationStarted {
+            max_iterations: 10,
+            ..Default::default()
+        },
         parts: change(embedded::parts(id.clone())),
         title: title.map(str::to_owned),
         task: InitialTask::Message(message("Say hello.")),
     };
-    conversations.start(conversations.create(id.clone()).await.unwrap(), new).await.unwrap();
+    conversations
+        .start(conversations.create(id.clone()).await.unwrap(), new)
+        .await
+        .unwrap();
     id
 }
 
@@ -59,7 +69,10 @@ async fn follow(
     options: FollowOptions,
 ) -> Option<String> {
     let mut follower = conversations.follow(id, options).await.unwrap();
-    while !matches!(follower.next().await.unwrap(), ConversationUpdate::Waiting(_)) {}
+    while !matches!(
+        follower.next().await.unwrap(),
+        ConversationUpdate::Waiting(_)
+    ) {}
     follower.answer().map(str::to_owned)
 }
 
@@ -75,42 +88,71 @@ async fn running_conversation_is_locked_until_closed() {
     let answer = follow(&conversations, &id, FollowOptions::default()).await;
     assert_eq!(answer.as_deref(), Some("What is your name?"));
     assert_eq!(conversations.running(), std::slice::from_ref(&id));
-    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
+    assert!(matches!(
+        conversations.open(&id).await,
+        Err(ConversationsError::Locked(_))
+    ));
     let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
-    assert_eq!(RunOutcome::from_state(&closed.state), RunOutcome::AwaitingUser);
+    assert_eq!(
+        RunOutcome::from_state(&closed.state),
+        RunOutcome::AwaitingUser
+    );
     assert!(conversations.running().is_empty());
-    assert!(matches!(conversations.stop(&id), Err(ConversationsError::NotRunning(_))));
-    assert!(matches!(conversations.open(&id).await, Err(ConversationsError::Locked(_))));
+    assert!(matches!(
+        conversations.stop(&id),
+        Err(ConversationsError::NotRunning(_))
+    ));
+    assert!(matches!(
+        conversations.open(&id).await,
+        Err(ConversationsError::Locked(_))
+    ));
     drop(closed);
     conversations.open(&id).await.unwrap();
 }
 
 #[tokio::test]
 async fn conversation_stays_locked_while_a_follower_keeps_it() {
-    let (store, locks) = (Arc::new(MemoryStore::default()), Arc::new(ProcessLocks::default()));
+    let (store, locks) = (
+        Arc::new(MemoryStore::default()),
+        Arc::new(ProcessLocks::default()),
+    );
     let open = || Conversations::new(store.clone(), locks.clone(), Arc::new(NoWorkspaces));
     let (first, other) = (open(), open());
     let id = start(&first).await;
     let mut follower = first.follow(&id, FollowOptions::default()).await.unwrap();
-    while !matches!(follower.next().await.unwrap(), ConversationUpdate::Waiting(_)) {}
+    while !matches!(
+        follower.next().await.unwrap(),
+        ConversationUpdate::Waiting(_)
+    ) {}
     drop(first);
-    assert!(matches!(other.open(&id).await, Err(ConversationsError::Locked(_))));
+    assert!(matches!(
+        other.open(&id).await,
+        Err(ConversationsError::Locked(_))
+    ));
     drop(follower);
     let unlocked = async {
         while other.open(&id).await.is_err() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), unlocked).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), unlocked)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn id_of_a_stored_conversation_is_refused() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    assert!(matches!(conversations.create(id.clone()).await, Err(ConversationsError::Locked(_))));
+    assert!(matches!(
+        conversations.create(id.clone()).await,
+        Err(ConversationsError::Locked(_))
+    ));
     conversations.close(&id, CloseReason::AtRest).await.unwrap();
-    assert!(matches!(conversations.create(id).await, Err(ConversationsError::Exists(_))));
+    assert!(matches!(
+        conversations.create(id).await,
+        Err(ConversationsError::Exists(_))
+    ));
 }
 
 #[tokio::test]
@@ -118,10 +160,19 @@ async fn running_conversation_is_steered_by_its_id() {
     let conversations = conversations();
     let id = start(&conversations).await;
     conversations.pause(&id).unwrap();
-    let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
+    let mut follower = conversations
+        .follow(&id, FollowOptions::default())
+        .await
+        .unwrap();
     until(&mut follower, AgentState::Paused).await;
     conversations
-        .send_message(&id, MessageAction { content: "Ada".to_owned(), ..Default::default() })
+        .send_message(
+            &id,
+            MessageAction {
+                content: "Ada".to_owned(),
+                ..Default::default()
+            },
+        )
         .unwrap();
     until(&mut follower, AgentState::Finished).await;
     assert_eq!(follower.answer(), Some("Hello, Ada!"));
@@ -129,14 +180,20 @@ async fn running_conversation_is_steered_by_its_id() {
     until(&mut follower, AgentState::Stopped).await;
 }
 
-/// A front end that stops a conversation after the question and before the change of state would stop it after its end.
+/// A front end that stops a conversation after the question and before the change of state would
+/// stop it after its end.
 #[tokio::test]
 async fn question_is_queued_with_its_change_of_state() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    let mut follower = conversations.follow(&id, FollowOptions::default()).await.unwrap();
+    let mut follower = conversations
+        .follow(&id, FollowOptions::default())
+        .await
+        .unwrap();
     loop {
-        let ConversationUpdate::Event(event) = follower.next().await.unwrap() else { continue };
+        let ConversationUpdate::Event(event) = follower.next().await.unwrap() else {
+            continue;
+        };
         let is_message = matches!(event.body, EventBody::Action(Action::Message(_)));
         if is_message && event.source == EventSource::Agent {
             break;
@@ -149,7 +206,10 @@ async fn question_is_queued_with_its_change_of_state() {
 /// Follows until the agent is in this state.
 async fn until(follower: &mut Follower, expected: AgentState) {
     while follower.state().agent_state != expected || !follower.is_at_rest() {
-        tokio::time::timeout(Duration::from_secs(10), follower.next()).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(10), follower.next())
+            .await
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -162,10 +222,24 @@ async fn message_of_a_resume_is_received_before_it_returns() {
     let stored = conversations.open(&id).await.unwrap();
     assert!(stored.awaits_message());
     let from = stored.state.next_id;
-    let request = ResumeRequest { message: Some(message("Ada")), ..Default::default() };
+    let request = ResumeRequest {
+        message: Some(message("Ada")),
+        ..Default::default()
+    };
     let parts = embedded::parts(id.clone());
-    conversations.resume(stored, parts, request, ConfirmationPolicy::Never).await.unwrap();
-    let answer = follow(&conversations, &id, FollowOptions { from, auto_continue: false }).await;
+    conversations
+        .resume(stored, parts, request, ConfirmationPolicy::Never)
+        .await
+        .unwrap();
+    let answer = follow(
+        &conversations,
+        &id,
+        FollowOptions {
+            from,
+            auto_continue: false,
+        },
+    )
+    .await;
     assert_eq!(answer.as_deref(), Some("Hello, Ada!"));
 }
 
@@ -173,7 +247,15 @@ async fn message_of_a_resume_is_received_before_it_returns() {
 async fn auto_continue_answers_an_agent_that_asks() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    follow(&conversations, &id, FollowOptions { from: EventId::FIRST, auto_continue: true }).await;
+    follow(
+        &conversations,
+        &id,
+        FollowOptions {
+            from: EventId::FIRST,
+            auto_continue: true,
+        },
+    )
+    .await;
     let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
     assert_eq!(RunOutcome::from_state(&closed.state), RunOutcome::Finished);
 }
@@ -192,17 +274,37 @@ async fn fork_is_listed_and_deleted_on_its_own() {
         ..Default::default()
     };
     assert_eq!(conversations.list(&filter).await.unwrap().len(), 1);
-    let no_provider =
-        |_: &str| -> Result<Arc<dyn SandboxProvider>, HostError> { Err(HostError::Refused("none".into())) };
-    let running = conversations.delete(&id, DeleteMode::Force, &no_provider, &mut |_| {}).await;
+    let no_provider = |_: &str| -> Result<Arc<dyn SandboxProvider>, HostError> {
+        Err(HostError::Refused("none".into()))
+    };
+    let running = conversations
+        .delete(&id, DeleteMode::Force, &no_provider, &mut |_| {})
+        .await;
     assert!(matches!(running, Err(ConversationsError::Locked(_))));
     let mut refuse = |error| panic!("{error}");
-    conversations.delete(&fork, DeleteMode::KeepOnFailure, &no_provider, &mut refuse).await.unwrap();
+    conversations
+        .delete(&fork, DeleteMode::KeepOnFailure, &no_provider, &mut refuse)
+        .await
+        .unwrap();
     let selector = ConversationSelector::IdPart(fork);
-    assert!(conversations.find(&selector).await.is_err_and(|error| error.is_bad_request()));
-    assert_eq!(conversations.find(&ConversationSelector::Latest).await.unwrap(), id);
+    assert!(
+        conversations
+            .find(&selector)
+            .await
+            .is_err_and(|error| error.is_bad_request())
+    );
+    assert_eq!(
+        conversations
+            .find(&ConversationSelector::Latest)
+            .await
+            .unwrap(),
+        id
+    );
 }
 
 fn message(content: &str) -> MessageAction {
-    MessageAction { content: content.to_owned(), ..Default::default() }
+    MessageAction {
+        content: content.to_owned(),
+        ..Default::default()
+    }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conversations::{CloseReason, ConversationParts, Conversations, FollowOptions, Follower, ResumeRequest};
+use conversations::{
+    CloseReason, ConversationParts, Conversations, FollowOptions, Follower, ResumeRequest,
+};
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
 use engine::testing::{HangingLlm, UnusedLlm};
 use protocol::ConversationId;
@@ -31,22 +33,35 @@ impl Llm for FailingLlm {
         _: &LlmRequest,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        Err(LlmError { kind: LlmErrorKind::Unavailable, detail: String::new(), retry_after: None })
+        Err(LlmError {
+            kind: LlmErrorKind::Unavailable,
+            detail: String::new(),
+            retry_after: None,
+        })
     }
 }
 
 fn with_title_model(llm: Arc<dyn Llm>) -> impl FnOnce(ConversationParts) -> ConversationParts {
-    |parts| ConversationParts { title_model: Some(llm), ..parts }
+    |parts| ConversationParts {
+        title_model: Some(llm),
+        ..parts
+    }
 }
 
 /// Follows until the conversation has a title.
 async fn title(conversations: &Conversations, id: &ConversationId) -> String {
-    let mut follower: Follower = conversations.follow(id, FollowOptions::default()).await.unwrap();
+    let mut follower: Follower = conversations
+        .follow(id, FollowOptions::default())
+        .await
+        .unwrap();
     loop {
         if let Some(title) = &follower.state().title {
             return title.clone();
         }
-        timeout(Duration::from_secs(60), follower.next()).await.unwrap().unwrap();
+        timeout(Duration::from_secs(60), follower.next())
+            .await
+            .unwrap()
+            .unwrap();
     }
 }
 
@@ -62,8 +77,17 @@ async fn title_is_found_for_the_first_message() {
 #[tokio::test(start_paused = true)]
 async fn title_model_is_not_called_when_the_user_sets_a_title() {
     let conversations = conversations();
-    let id = start_with(&conversations, Some("Mine"), with_title_model(Arc::new(UnusedLlm))).await;
-    assert!(follow(&conversations, &id, FollowOptions::default()).await.is_some());
+    let id = start_with(
+        &conversations,
+        Some("Mine"),
+        with_title_model(Arc::new(UnusedLlm)),
+    )
+    .await;
+    assert!(
+        follow(&conversations, &id, FollowOptions::default())
+            .await
+            .is_some()
+    );
     let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
     assert_eq!(closed.state.title.as_deref(), Some("Mine"));
 }
@@ -75,13 +99,31 @@ async fn title_search_ends_with_close_and_restarts_on_resume() {
     let hanging = Arc::new(HangingLlm::default());
     let id = start_with(&conversations, None, with_title_model(hanging.clone())).await;
     hanging.called.notified().await;
-    assert!(follow(&conversations, &id, FollowOptions::default()).await.is_some());
-    let closing = timeout(Duration::from_secs(60), conversations.close(&id, CloseReason::AtRest));
+    assert!(
+        follow(&conversations, &id, FollowOptions::default())
+            .await
+            .is_some()
+    );
+    let closing = timeout(
+        Duration::from_secs(60),
+        conversations.close(&id, CloseReason::AtRest),
+    );
     let closed = closing.await.unwrap().unwrap();
-    assert_eq!((closed.state.title.as_ref(), Arc::strong_count(&hanging)), (None, 1));
+    assert_eq!(
+        (closed.state.title.as_ref(), Arc::strong_count(&hanging)),
+        (None, 1)
+    );
     drop(closed);
     let stored = conversations.open(&id).await.unwrap();
     let parts = with_title_model(Arc::new(FailingLlm))(embedded::parts(id.clone()));
-    conversations.resume(stored, parts, ResumeRequest::default(), ConfirmationPolicy::Never).await.unwrap();
+    conversations
+        .resume(
+            stored,
+            parts,
+            ResumeRequest::default(),
+            ConfirmationPolicy::Never,
+        )
+        .await
+        .unwrap();
     assert_eq!(title(&conversations, &id).await, "Say hello.");
 }

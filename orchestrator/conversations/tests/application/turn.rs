@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conversations::{
-    ConversationRequest, ConversationsError, HostedConversations, Turn, TurnEnd, TurnOutcome, TurnUpdate,
+    ConversationRequest, ConversationsError, HostedConversations, Turn, TurnEnd, TurnOutcome,
+    TurnUpdate,
 };
 use engine::testing::MemoryStore;
 use protocol::{Action, AgentState, Event, EventBody, EventSource};
@@ -13,7 +14,10 @@ use super::hosted::{LONG, hosted, until};
 use super::message;
 
 async fn first_turn(hosted: &Arc<HostedConversations>) -> Turn {
-    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    let request = ConversationRequest {
+        message: Some(message("Greet me.")),
+        ..Default::default()
+    };
     hosted.start_turn(request, LONG).await.unwrap()
 }
 
@@ -32,8 +36,12 @@ fn messages(events: &[Arc<Event>]) -> Vec<(EventSource, &str)> {
     events
         .iter()
         .filter_map(|event| match &event.body {
-            EventBody::Action(Action::Message(message)) => Some((event.source, message.content.as_str())),
-            EventBody::Action(Action::Finish(finish)) => Some((event.source, finish.final_thought.as_str())),
+            EventBody::Action(Action::Message(message)) => {
+                Some((event.source, message.content.as_str()))
+            }
+            EventBody::Action(Action::Finish(finish)) => {
+                Some((event.source, finish.final_thought.as_str()))
+            }
             _ => None,
         })
         .collect()
@@ -48,15 +56,30 @@ async fn turn_starts_with_its_message_and_ends_at_rest() {
     assert_eq!(end.outcome, TurnOutcome::AwaitingMessage);
     assert_eq!(
         messages(&events),
-        [(EventSource::User, "Greet me."), (EventSource::Agent, "What is your name?")]
+        [
+            (EventSource::User, "Greet me."),
+            (EventSource::Agent, "What is your name?")
+        ]
     );
     drop(turn);
-    assert!(hosted.state(&id).is_some(), "a turn that has ended stops nothing");
+    assert!(
+        hosted.state(&id).is_some(),
+        "a turn that has ended stops nothing"
+    );
 
-    let mut turn = hosted.continue_turn(&id, message("Ada"), LONG).await.unwrap();
+    let mut turn = hosted
+        .continue_turn(&id, message("Ada"), LONG)
+        .await
+        .unwrap();
     let (events, end) = read(&mut turn).await;
     assert_eq!(end.outcome, TurnOutcome::Finished);
-    assert_eq!(messages(&events), [(EventSource::User, "Ada"), (EventSource::Agent, "Hello, Ada!")]);
+    assert_eq!(
+        messages(&events),
+        [
+            (EventSource::User, "Ada"),
+            (EventSource::Agent, "Hello, Ada!")
+        ]
+    );
 }
 
 #[tokio::test]
@@ -82,9 +105,16 @@ async fn conversation_of_a_dropped_first_turn_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn conversation_of_a_cancelled_start_is_stopped() {
     let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
-    let request = ConversationRequest { message: Some(message("Greet me.")), ..Default::default() };
+    let request = ConversationRequest {
+        message: Some(message("Greet me.")),
+        ..Default::default()
+    };
     let starting = hosted.start_turn(request, LONG);
-    assert!(tokio::time::timeout(Duration::ZERO, starting).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::ZERO, starting)
+            .await
+            .is_err()
+    );
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(hosted.conversations().running(), []);
 }
@@ -100,6 +130,11 @@ async fn turn_of_a_stored_conversation_is_read_from_the_store() {
     let (events, end) = read(&mut turn).await;
     assert_eq!(end.outcome, TurnOutcome::Stopped);
     assert_eq!(messages(&events).len(), 2);
-    let unknown = hosted.continue_turn(&"none".parse().unwrap(), message("Ada"), LONG).await;
-    assert!(matches!(unknown.err(), Some(ConversationsError::Unknown(_))));
+    let unknown = hosted
+        .continue_turn(&"none".parse().unwrap(), message("Ada"), LONG)
+        .await;
+    assert!(matches!(
+        unknown.err(),
+        Some(ConversationsError::Unknown(_))
+    ));
 }

@@ -9,7 +9,8 @@ use super::definition::AgentDefinition;
 use super::tools::{self, ToolError};
 use super::{Agent, AgentStep, ModelCall};
 use crate::llm::{
-    AssistantMessage, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool, ToolCall,
+    AssistantMessage, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest, ModelResponse, Tool,
+    ToolCall,
 };
 use crate::sandbox_tools::SandboxTool;
 use crate::view::View;
@@ -17,8 +18,8 @@ use crate::view::View;
 /// The `error_id` of the observation of an invalid tool call.
 const MALFORMED_CALL: &str = "AGENT$MALFORMED_CALL";
 
-/// Maximum number of calls of one response. As in V0, the event of each call holds the whole response, so the size of
-/// the log would grow with the square of the number of calls.
+/// Maximum number of calls of one response. As in V0, the event of each call holds the whole
+/// response, so the size of the log would grow with the square of the number of calls.
 const MAX_CALLS: usize = 32;
 
 /// Maximum length of a response as JSON, in bytes: many times a context window.
@@ -55,7 +56,12 @@ impl Agent for CodeActAgent {
 
     fn sandbox_tools(&self) -> Vec<SandboxTool> {
         let tools = tools::sandbox_tools(&self.definition).into_iter();
-        tools.map(|late| SandboxTool { tool: self.with_declared_risk(late.tool), ..late }).collect()
+        tools
+            .map(|late| SandboxTool {
+                tool: self.with_declared_risk(late.tool),
+                ..late
+            })
+            .collect()
     }
 
     async fn step(
@@ -70,9 +76,14 @@ impl Agent for CodeActAgent {
         }
         let own = self.tools();
         // A later configuration may give the agent a tool whose name the log has for a server's.
-        let late = offered.iter().filter(|tool| own.iter().all(|own| own.name != tool.name));
+        let late = offered
+            .iter()
+            .filter(|tool| own.iter().all(|own| own.name != tool.name));
         let tools = own.iter().chain(late).cloned().collect();
-        let request = LlmRequest { messages: view.messages(), tools };
+        let request = LlmRequest {
+            messages: view.messages(),
+            tools,
+        };
         let mut completion = llm.complete(&request, on_progress).await?;
         let stored = limit_response(&mut completion.response)?;
         let mut step = self.step_from_response(&completion.response.message, stored, offered);
@@ -83,12 +94,19 @@ impl Agent for CodeActAgent {
 
 impl CodeActAgent {
     fn tools(&self) -> Vec<Tool> {
-        tools::definitions(&self.definition).into_iter().map(|tool| self.with_declared_risk(tool)).collect()
+        tools::definitions(&self.definition)
+            .into_iter()
+            .map(|tool| self.with_declared_risk(tool))
+            .collect()
     }
 
     /// Adds the risk parameter to a tool if the model has to declare the risk.
     fn with_declared_risk(&self, tool: Tool) -> Tool {
-        if self.declares_risk { tools::with_risk_parameter(tool) } else { tool }
+        if self.declares_risk {
+            tools::with_risk_parameter(tool)
+        } else {
+            tool
+        }
     }
 
     /// Converts a response to a step: its first call, or a message that waits for the user.
@@ -110,7 +128,11 @@ impl CodeActAgent {
             }
             None => {
                 let content = message.text.clone();
-                let message = MessageAction { content, wait_for_response: true, ..Default::default() };
+                let message = MessageAction {
+                    content,
+                    wait_for_response: true,
+                    ..Default::default()
+                };
                 AgentStep::new(Action::from(message))
             }
         }
@@ -139,7 +161,11 @@ impl CodeActAgent {
             }
             Err(error) => (malformed_call(&error).into(), None),
         };
-        AgentStep { timeout, tool_call_metadata: Some(metadata), ..AgentStep::new(body) }
+        AgentStep {
+            timeout,
+            tool_call_metadata: Some(metadata),
+            ..AgentStep::new(body)
+        }
     }
 }
 
@@ -173,15 +199,20 @@ mod tests {
         let stored = json!({"id": "r", "choices": [{"message": message}]});
         let message = ModelResponse::from_stored(stored.clone()).message;
         let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
-        CodeActAgent { definition, command_timeout: 120.0, declares_risk: false }.step_from_response(
-            &message,
-            ModelResponseText::from(&stored),
-            &[echo()],
-        )
+        CodeActAgent {
+            definition,
+            command_timeout: 120.0,
+            declares_risk: false,
+        }
+        .step_from_response(&message, ModelResponseText::from(&stored), &[echo()])
     }
 
     fn echo() -> Tool {
-        Tool { name: "echo".into(), description: String::new(), parameters: json!({"type": "object"}) }
+        Tool {
+            name: "echo".into(),
+            description: String::new(),
+            parameters: json!({"type": "object"}),
+        }
     }
 
     fn call(name: &str, arguments: &str) -> AgentStep {
@@ -193,19 +224,38 @@ mod tests {
     #[test]
     fn text_of_a_response_is_the_thought_of_its_action() {
         let step = call("execute_bash", r#"{"command": "ls"}"#);
-        let EventBody::Action(Action::Run(run)) = &step.body else { panic!("{step:?}") };
-        assert_eq!((run.command.as_str(), run.thought.as_str(), step.timeout), ("ls", "why", Some(120.0)));
+        let EventBody::Action(Action::Run(run)) = &step.body else {
+            panic!("{step:?}")
+        };
+        assert_eq!(
+            (run.command.as_str(), run.thought.as_str(), step.timeout),
+            ("ls", "why", Some(120.0))
+        );
     }
 
     #[test]
     fn call_of_a_server_tool_becomes_an_mcp_action() {
         let step = call("echo", r#"{"message": "hi"}"#);
-        let EventBody::Action(Action::CallToolMcp(mcp)) = &step.body else { panic!("{step:?}") };
-        assert_eq!((mcp.name.as_str(), mcp.thought.as_str(), step.timeout), ("echo", "why", None));
-        assert_eq!(serde_json::Value::from(mcp.arguments.clone()), json!({"message": "hi"}));
+        let EventBody::Action(Action::CallToolMcp(mcp)) = &step.body else {
+            panic!("{step:?}")
+        };
+        assert_eq!(
+            (mcp.name.as_str(), mcp.thought.as_str(), step.timeout),
+            ("echo", "why", None)
+        );
+        assert_eq!(
+            serde_json::Value::from(mcp.arguments.clone()),
+            json!({"message": "hi"})
+        );
         assert_eq!(step.tool_call_metadata.unwrap().tool_call_id, "c");
-        let EventBody::Observation(wrong) = call("echo", "[1]").body else { panic!("an observation") };
-        assert!(wrong.content.starts_with("the arguments of echo: "), "{}", wrong.content);
+        let EventBody::Observation(wrong) = call("echo", "[1]").body else {
+            panic!("an observation")
+        };
+        assert!(
+            wrong.content.starts_with("the arguments of echo: "),
+            "{}",
+            wrong.content
+        );
     }
 
     #[test]
@@ -217,8 +267,16 @@ mod tests {
     #[test]
     fn invalid_call_becomes_an_error_for_the_model() {
         for (name, arguments, problem) in [
-            ("execute_bash", "{", "the arguments of execute_bash are not JSON"),
-            ("execute_bash", "{}", "the arguments of execute_bash: missing field `command`"),
+            (
+                "execute_bash",
+                "{",
+                "the arguments of execute_bash are not JSON",
+            ),
+            (
+                "execute_bash",
+                "{}",
+                "the arguments of execute_bash: missing field `command`",
+            ),
             ("fly", "{}", "there is no tool fly"),
             (
                 "str_replace_editor",
@@ -227,8 +285,14 @@ mod tests {
             ),
         ] {
             let step = call(name, arguments);
-            let EventBody::Observation(observation) = &step.body else { panic!("{step:?}") };
-            assert!(observation.content.starts_with(problem), "{}", observation.content);
+            let EventBody::Observation(observation) = &step.body else {
+                panic!("{step:?}")
+            };
+            assert!(
+                observation.content.starts_with(problem),
+                "{}",
+                observation.content
+            );
             assert!(step.tool_call_metadata.is_some());
         }
     }
@@ -236,9 +300,19 @@ mod tests {
     #[test]
     fn hostile_response_is_limited() {
         let response = |calls: usize, length: usize| {
-            let call = ToolCall { id: "c".into(), name: "x".repeat(length), ..Default::default() };
-            let message = AssistantMessage { tool_calls: vec![call; calls], ..Default::default() };
-            ModelResponse { message, ..Default::default() }
+            let call = ToolCall {
+                id: "c".into(),
+                name: "x".repeat(length),
+                ..Default::default()
+            };
+            let message = AssistantMessage {
+                tool_calls: vec![call; calls],
+                ..Default::default()
+            };
+            ModelResponse {
+                message,
+                ..Default::default()
+            }
         };
         let mut many = response(3000, 1);
         limit_response(&mut many).unwrap();
@@ -249,7 +323,9 @@ mod tests {
     #[test]
     fn response_without_calls_waits_for_the_user() {
         let step = respond(json!({"content": "Which one?"}));
-        let EventBody::Action(Action::Message(message)) = &step.body else { panic!("{step:?}") };
+        let EventBody::Action(Action::Message(message)) = &step.body else {
+            panic!("{step:?}")
+        };
         assert!(message.wait_for_response);
         assert_eq!(message.content, "Which one?");
     }

@@ -11,7 +11,8 @@ pub struct AgentDefinition {
     pub prompt: String,
     /// Its tools.
     pub tools: Vec<ToolName>,
-    /// Tools without which it refuses to work. The others are omitted if the sandbox does not support them.
+    /// Tools without which it refuses to work. The others are omitted if the sandbox does not
+    /// support them.
     pub required: Vec<ToolName>,
     /// The agents that it may delegate tasks to.
     pub delegates: Vec<DelegateAgent>,
@@ -37,8 +38,8 @@ pub enum Prompt {
 }
 
 impl Prompt {
-    /// Returns the prompt of V0's file of that name. The prompt for long-horizon work is the default one, because its
-    /// additional section comes with the tool.
+    /// Returns the prompt of V0's file of that name. The prompt for long-horizon work is the
+    /// default one, because its additional section comes with the tool.
     pub fn by_v0_name(name: &str) -> Option<Self> {
         match name {
             "system_prompt.j2" | "system_prompt_long_horizon.j2" => Some(Self::Unattended),
@@ -72,14 +73,29 @@ impl AgentDefinition {
         let of_tool = |tool, section| tools.contains(&tool).then_some(section);
         let sections = [
             Some(include_str!("prompt/code_act.md")),
-            of_tool(ToolName::ExecuteBash, include_str!("prompt/execute_bash.md")),
-            of_tool(ToolName::StrReplaceEditor, include_str!("prompt/str_replace_editor.md")),
+            of_tool(
+                ToolName::ExecuteBash,
+                include_str!("prompt/execute_bash.md"),
+            ),
+            of_tool(
+                ToolName::StrReplaceEditor,
+                include_str!("prompt/str_replace_editor.md"),
+            ),
             of_tool(ToolName::EditFile, include_str!("prompt/edit_file.md")),
-            of_tool(ToolName::TaskTracker, include_str!("prompt/task_tracker.md")),
+            of_tool(
+                ToolName::TaskTracker,
+                include_str!("prompt/task_tracker.md"),
+            ),
             (prompt == Prompt::Interactive).then_some(include_str!("prompt/interactive.md")),
         ];
         let prompt = assemble_prompt(sections, &tools);
-        Self { name: Self::CODE_ACT.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
+        Self {
+            name: Self::CODE_ACT.into(),
+            prompt,
+            tools,
+            required: Vec::new(),
+            delegates: Vec::new(),
+        }
     }
 
     /// Returns V0's browsing agent, which has few other tools.
@@ -89,14 +105,23 @@ impl AgentDefinition {
 
     /// Returns V0's visual browsing agent, which uses screenshots with marked elements.
     pub fn visual_browsing() -> Self {
-        Self::browser_agent(Self::VISUAL_BROWSING, include_str!("prompt/visual_browsing.md"))
+        Self::browser_agent(
+            Self::VISUAL_BROWSING,
+            include_str!("prompt/visual_browsing.md"),
+        )
     }
 
     fn browser_agent(name: &str, prompt: &'static str) -> Self {
         let tools = ToolName::BROWSING.to_vec();
         let prompt = assemble_prompt([Some(prompt)], &tools);
         let required = vec![ToolName::Browser];
-        Self { name: name.into(), prompt, tools, required, delegates: Vec::new() }
+        Self {
+            name: name.into(),
+            prompt,
+            tools,
+            required,
+            delegates: Vec::new(),
+        }
     }
 
     /// Returns V0's code localization agent.
@@ -104,28 +129,60 @@ impl AgentDefinition {
         let tools = ToolName::LOCALIZING.to_vec();
         let prompt = assemble_prompt([Some(include_str!("prompt/loc.md"))], &tools);
         let required = vec![ToolName::SearchCodeSnippets];
-        Self { name: Self::LOC.into(), prompt, tools, required, delegates: Vec::new() }
+        Self {
+            name: Self::LOC.into(),
+            prompt,
+            tools,
+            required,
+            delegates: Vec::new(),
+        }
     }
 
-    /// Returns the definition of V0's scripted agent. It calls no model, so it has neither prompt nor tools.
+    /// Returns the definition of V0's scripted agent. It calls no model, so it has neither prompt
+    /// nor tools.
     pub fn dummy() -> Self {
         let (prompt, tools) = (String::new(), Vec::new());
-        Self { name: Self::DUMMY.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
+        Self {
+            name: Self::DUMMY.into(),
+            prompt,
+            tools,
+            required: Vec::new(),
+            delegates: Vec::new(),
+        }
     }
 
     /// Returns V0's read-only agent.
     pub fn read_only() -> Self {
         let tools = ToolName::READ_ONLY.to_vec();
         let prompt = assemble_prompt([Some(include_str!("prompt/read_only.md"))], &tools);
-        Self { name: Self::READ_ONLY.into(), prompt, tools, required: Vec::new(), delegates: Vec::new() }
+        Self {
+            name: Self::READ_ONLY.into(),
+            prompt,
+            tools,
+            required: Vec::new(),
+            delegates: Vec::new(),
+        }
     }
 }
 
 /// Joins the sections, and adds how to finish.
-fn assemble_prompt(sections: impl IntoIterator<Item = Option<&'static str>>, tools: &[ToolName]) -> String {
-    let text: String = sections.into_iter().flatten().flat_map(|section| [section, "\n"]).collect();
-    let finish = if tools.contains(&ToolName::Finish) { include_str!("prompt/finish.md") } else { "" };
-    format!("{text}{}{finish}", include_str!("prompt/ending.md")).trim_end().to_owned()
+fn assemble_prompt(
+    sections: impl IntoIterator<Item = Option<&'static str>>,
+    tools: &[ToolName],
+) -> String {
+    let text: String = sections
+        .into_iter()
+        .flatten()
+        .flat_map(|section| [section, "\n"])
+        .collect();
+    let finish = if tools.contains(&ToolName::Finish) {
+        include_str!("prompt/finish.md")
+    } else {
+        ""
+    };
+    format!("{text}{}{finish}", include_str!("prompt/ending.md"))
+        .trim_end()
+        .to_owned()
 }
 
 #[cfg(test)]
@@ -135,9 +192,14 @@ mod tests {
     #[test]
     fn prompt_describes_only_available_tools() {
         let all = AgentDefinition::code_act(Prompt::Interactive, ToolName::ALL.to_vec()).prompt;
-        for part in
-            ["\n\nShell\n", "\n\nEditor\n", "\n\nPlanning\n", "\n\nAsking\n", "\n\nEnding\n", "`finish`"]
-        {
+        for part in [
+            "\n\nShell\n",
+            "\n\nEditor\n",
+            "\n\nPlanning\n",
+            "\n\nAsking\n",
+            "\n\nEnding\n",
+            "`finish`",
+        ] {
             assert!(all.contains(part), "{part} in {all}");
         }
         let none = AgentDefinition::code_act(Prompt::Unattended, Vec::new()).prompt;

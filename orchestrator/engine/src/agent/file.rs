@@ -1,5 +1,5 @@
-//! Agent files: Markdown with `name`, `description`, `tools`, `model` and `delegates` in the front matter. The body is the
-//! prompt.
+//! Agent files: Markdown with `name`, `description`, `tools`, `model` and `delegates` in the front
+//! matter. The body is the prompt.
 
 use super::definition::AgentDefinition;
 use super::tools::ToolName;
@@ -42,12 +42,19 @@ impl AgentFile {
     /// Parses a file; `file` is its path.
     ///
     /// # Errors
-    /// The first problem found. An unknown field is an error, because a misspelled `tools` would grant all tools.
-    pub fn parse(file: &str, text: &str, default_tools: &[ToolName]) -> Result<Self, AgentFileError> {
-        read(file, text, default_tools).map_err(|FrontMatterError { line, problem }| AgentFileError {
-            file: file.to_owned(),
-            line,
-            problem,
+    /// The first problem found. An unknown field is an error, because a misspelled `tools` would
+    /// grant all tools.
+    pub fn parse(
+        file: &str,
+        text: &str,
+        default_tools: &[ToolName],
+    ) -> Result<Self, AgentFileError> {
+        read(file, text, default_tools).map_err(|FrontMatterError { line, problem }| {
+            AgentFileError {
+                file: file.to_owned(),
+                line,
+                problem,
+            }
         })
     }
 }
@@ -60,7 +67,12 @@ fn read(file: &str, text: &str, default_tools: &[ToolName]) -> Result<AgentFile,
         });
     }
     let document = MarkdownDocument::parse(text)?;
-    if document.body.len() == text.len() && text.lines().next().is_some_and(|line| line.trim_end() == "---") {
+    if document.body.len() == text.len()
+        && text
+            .lines()
+            .next()
+            .is_some_and(|line| line.trim_end() == "---")
+    {
         // Not a prompt that starts with a horizontal rule: its agent would have every tool.
         return Err(FrontMatterError {
             line: 1,
@@ -68,16 +80,23 @@ fn read(file: &str, text: &str, default_tools: &[ToolName]) -> Result<AgentFile,
         });
     }
     if let Some(unknown) = document.names().find(|name| !FIELDS.contains(name)) {
-        return Err(
-            document.malformed(unknown, &format!("is not a field; the fields are {}", FIELDS.join(", ")))
-        );
+        return Err(document.malformed(
+            unknown,
+            &format!("is not a field; the fields are {}", FIELDS.join(", ")),
+        ));
     }
-    let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".md");
+    let stem = file
+        .rsplit('/')
+        .next()
+        .unwrap_or(file)
+        .trim_end_matches(".md");
     let name = document.text("name")?.unwrap_or(stem);
-    let is_name = |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
+    let is_name =
+        |character: char| character.is_alphanumeric() || matches!(character, '-' | '_' | '.');
     if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_name) {
-        let problem =
-            format!("must be at most {MAX_NAME_BYTES} letters, digits, dots, dashes and underscores");
+        let problem = format!(
+            "must be at most {MAX_NAME_BYTES} letters, digits, dots, dashes and underscores"
+        );
         return Err(document.malformed("name", &problem));
     }
     let (tools, required) = match named_tools(&document)? {
@@ -88,14 +107,25 @@ fn read(file: &str, text: &str, default_tools: &[ToolName]) -> Result<AgentFile,
     let prompt = document.body.trim().to_owned();
     if prompt.is_empty() {
         let problem = "there is no prompt: write it below the front matter".to_owned();
-        return Err(FrontMatterError { line: text.lines().count().max(1), problem });
+        return Err(FrontMatterError {
+            line: text.lines().count().max(1),
+            problem,
+        });
     }
     let has_delegates = document.names().any(|name| name == "delegates");
     Ok(AgentFile {
-        definition: AgentDefinition { name: name.to_owned(), prompt, tools, required, delegates: Vec::new() },
+        definition: AgentDefinition {
+            name: name.to_owned(),
+            prompt,
+            tools,
+            required,
+            delegates: Vec::new(),
+        },
         description: document.text("description")?.unwrap_or_default().to_owned(),
         model: document.text("model")?.map(str::to_owned),
-        delegates: has_delegates.then(|| document.texts("delegates")).transpose()?,
+        delegates: has_delegates
+            .then(|| document.texts("delegates"))
+            .transpose()?,
     })
 }
 
@@ -107,7 +137,10 @@ fn named_tools(document: &MarkdownDocument<'_>) -> Result<Option<Vec<ToolName>>,
     for name in document.texts("tools")? {
         let Some(tool) = ToolName::find(&name) else {
             let known: Vec<_> = ToolName::ALL.iter().map(|tool| tool.name()).collect();
-            let problem = format!("has {name:?}, which is not a tool; the tools are {}", known.join(", "));
+            let problem = format!(
+                "has {name:?}, which is not a tool; the tools are {}",
+                known.join(", ")
+            );
             return Err(document.malformed("tools", &problem));
         };
         if !tools.contains(&tool) {
@@ -124,7 +157,8 @@ mod tests {
     const DEFAULT_TOOLS: [ToolName; 2] = [ToolName::ExecuteBash, ToolName::Finish];
 
     fn parse(text: &str) -> Result<AgentFile, String> {
-        AgentFile::parse("agents/reviewer.md", text, &DEFAULT_TOOLS).map_err(|error| error.to_string())
+        AgentFile::parse("agents/reviewer.md", text, &DEFAULT_TOOLS)
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -145,12 +179,21 @@ mod tests {
         };
         assert_eq!(parse(text), Ok(read));
         let least = parse("Be kind.").unwrap();
-        assert_eq!((least.definition.name.as_str(), least.model, least.delegates), ("reviewer", None, None));
+        assert_eq!(
+            (least.definition.name.as_str(), least.model, least.delegates),
+            ("reviewer", None, None)
+        );
         assert_eq!(
             (&least.definition.tools[..], &least.definition.required[..]),
             (&DEFAULT_TOOLS[..], &[][..])
         );
-        assert_eq!(parse("---\ntools: []\n---\nTalk.").unwrap().definition.tools, []);
+        assert_eq!(
+            parse("---\ntools: []\n---\nTalk.")
+                .unwrap()
+                .definition
+                .tools,
+            []
+        );
     }
 
     #[test]
@@ -160,18 +203,30 @@ mod tests {
                 "---\nname: a b\n---\nx",
                 "2: `name` must be at most 64 letters, digits, dots, dashes and underscores",
             ),
-            ("---\n\ntools:\n- {a: 1}\n---\nx", "3: `tools` must be a list of texts"),
+            (
+                "---\n\ntools:\n- {a: 1}\n---\nx",
+                "3: `tools` must be a list of texts",
+            ),
             ("---\nmodel: [a]\n---\nx", "2: `model` must be a text"),
             (
                 "---\ntool: view\n---\nx",
                 "2: `tool` is not a field; the fields are name, description, tools, model, delegates",
             ),
             ("---\nname\n---\nx", "2: expected `name: value`"),
-            ("---\nname: a\n---\n \n", "4: there is no prompt: write it below the front matter"),
-            ("---\ntools: [finish]\nSay hello.", "1: the front matter has no closing line `---`"),
+            (
+                "---\nname: a\n---\n \n",
+                "4: there is no prompt: write it below the front matter",
+            ),
+            (
+                "---\ntools: [finish]\nSay hello.",
+                "1: the front matter has no closing line `---`",
+            ),
             ("", "1: there is no prompt: write it below the front matter"),
         ] {
-            assert_eq!(parse(text).unwrap_err(), format!("agents/reviewer.md:{error}"));
+            assert_eq!(
+                parse(text).unwrap_err(),
+                format!("agents/reviewer.md:{error}")
+            );
         }
         let no_tool = parse("---\ntools: view, fly\n---\nx").unwrap_err();
         assert!(no_tool.starts_with(

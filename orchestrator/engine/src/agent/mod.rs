@@ -99,7 +99,11 @@ pub struct ModelCall {
 
 impl From<&Completion> for ModelCall {
     fn from(completion: &Completion) -> Self {
-        Self { usage: completion.usage.clone(), cost: completion.cost, latency: completion.latency }
+        Self {
+            usage: completion.usage.clone(),
+            cost: completion.cost,
+            latency: completion.latency,
+        }
     }
 }
 
@@ -107,7 +111,11 @@ impl ModelCall {
     /// Adds the call to a conversation's totals. `at` is in seconds since the Unix epoch.
     pub fn record_in(&self, metrics: &mut Metrics, at: f64) {
         let model = &self.usage.model;
-        let cost = self.cost.map(|cost| Cost { model: model.clone(), cost, timestamp: at });
+        let cost = self.cost.map(|cost| Cost {
+            model: model.clone(),
+            cost,
+            timestamp: at,
+        });
         let latency = ResponseLatency {
             model: model.clone(),
             latency: self.latency.as_secs_f64(),

@@ -1,6 +1,7 @@
 //! Normalizes the addresses that a browser may open.
 
-/// Maximum length of an address, in bytes. Chromium's limit is 2 MiB; real addresses are far shorter.
+/// Maximum length of an address, in bytes. Chromium's limit is 2 MiB; real addresses are far
+/// shorter.
 const MAX_ADDRESS_BYTES: usize = 8 << 10;
 
 /// The schemes of pages. Excludes `javascript:`, which is no page, and the browser's own settings.
@@ -20,8 +21,9 @@ pub enum InvalidAddress {
     Scheme(String),
 }
 
-/// Normalizes an address as a browser does: `localhost:8000` becomes `http://localhost:8000`, and variants such as
-/// `http:\\host` and `file:/path` the standard form, so that an analyzer sees what the browser opens.
+/// Normalizes an address as a browser does: `localhost:8000` becomes `http://localhost:8000`, and
+/// variants such as `http:\\host` and `file:/path` the standard form, so that an analyzer sees what
+/// the browser opens.
 ///
 /// # Errors
 /// See [`InvalidAddress`].
@@ -59,7 +61,11 @@ fn normalize(scheme: &str, rest: &str) -> String {
                 Some(named) => named.split_at(named.find('/').unwrap_or(named.len())),
                 None => ("", location.as_str()),
             };
-            let host = if host.eq_ignore_ascii_case("localhost") { "" } else { host };
+            let host = if host.eq_ignore_ascii_case("localhost") {
+                ""
+            } else {
+                host
+            };
             format!("file://{host}/{}{query}", path.trim_start_matches('/'))
         }
         _ => format!("{scheme}:{rest}"),
@@ -68,9 +74,12 @@ fn normalize(scheme: &str, rest: &str) -> String {
 
 fn is_scheme(text: &str) -> bool {
     let mut characters = text.chars();
-    characters.next().is_some_and(|first| first.is_ascii_alphabetic())
-        && characters
-            .all(|character| character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.'))
+    characters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic())
+        && characters.all(|character| {
+            character.is_ascii_alphanumeric() || matches!(character, '+' | '-' | '.')
+        })
 }
 
 #[cfg(test)]
@@ -94,9 +103,16 @@ mod tests {
             ("data:text/html,a\\b//c", "data:text/html,a\\b//c"),
         ];
         for (spelling, normalized) in spellings {
-            assert_eq!(normalize_address(spelling).as_deref(), Ok(normalized), "{spelling}");
+            assert_eq!(
+                normalize_address(spelling).as_deref(),
+                Ok(normalized),
+                "{spelling}"
+            );
         }
-        assert_eq!(normalize_address("java\tscript:a"), Err(InvalidAddress::Scheme("javascript".into())));
+        assert_eq!(
+            normalize_address("java\tscript:a"),
+            Err(InvalidAddress::Scheme("javascript".into()))
+        );
         assert_eq!(normalize_address(" \n"), Err(InvalidAddress::Empty));
     }
 }

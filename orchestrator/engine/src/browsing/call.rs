@@ -137,31 +137,49 @@ const SIGNATURES: [(&str, &[&str]); 22] = [
     ("wait", &["wait_ms?"]),
 ];
 
-/// Parses calls, which are separated by line breaks or `;`. Ignores comments, and the code fences of models.
+/// Parses calls, which are separated by line breaks or `;`. Ignores comments, and the code fences
+/// of models.
 ///
 /// # Errors
 /// The first problem found. The caller must not perform any call then.
 pub fn parse(text: &str) -> Result<Vec<BrowserCall>, InvalidCalls> {
     if text.len() > MAX_TEXT_BYTES {
-        return Err(InvalidCalls(format!("the calls are longer than {MAX_TEXT_BYTES} bytes")));
+        return Err(InvalidCalls(format!(
+            "the calls are longer than {MAX_TEXT_BYTES} bytes"
+        )));
     }
     let calls = parser::parse(text)?;
     if calls.is_empty() {
-        return Err(InvalidCalls("there is no call; write one such as click('12')".into()));
+        return Err(InvalidCalls(
+            "there is no call; write one such as click('12')".into(),
+        ));
     }
     if calls.len() > MAX_CALLS {
-        return Err(InvalidCalls(format!("there are {} calls, at most {MAX_CALLS} are made", calls.len())));
+        return Err(InvalidCalls(format!(
+            "there are {} calls, at most {MAX_CALLS} are made",
+            calls.len()
+        )));
     }
-    calls.into_iter().map(|call| bind(&call.name, call.arguments)).collect()
+    calls
+        .into_iter()
+        .map(|call| bind(&call.name, call.arguments))
+        .collect()
 }
 
 /// Binds the arguments of a call to its parameters.
 fn bind(name: &str, arguments: Vec<Argument>) -> Result<BrowserCall, InvalidCalls> {
     let Some((name, parameters)) = SIGNATURES.iter().find(|(known, _)| *known == name) else {
         let known: Vec<_> = SIGNATURES.iter().map(|(name, _)| *name).collect();
-        return Err(InvalidCalls(format!("there is no call {name}: there are {}", known.join(", "))));
+        return Err(InvalidCalls(format!(
+            "there is no call {name}: there are {}",
+            known.join(", ")
+        )));
     };
-    let mut bound = BoundArguments { name, parameters, values: vec![None; parameters.len()] };
+    let mut bound = BoundArguments {
+        name,
+        parameters,
+        values: vec![None; parameters.len()],
+    };
     bound.bind_all(arguments)?;
     bound.into_call()
 }
@@ -175,7 +193,11 @@ struct BoundArguments {
 
 impl BoundArguments {
     fn error(&self, problem: &str) -> InvalidCalls {
-        InvalidCalls(format!("{}({}): {problem}", self.name, self.parameters.join(", ")))
+        InvalidCalls(format!(
+            "{}({}): {problem}",
+            self.name,
+            self.parameters.join(", ")
+        ))
     }
 
     fn bind_all(&mut self, arguments: Vec<Argument>) -> Result<(), InvalidCalls> {
@@ -195,18 +217,28 @@ impl BoundArguments {
             }
         }
         let missing = self.parameters.iter().zip(&self.values);
-        match missing.into_iter().find(|(name, value)| value.is_none() && !name.ends_with('?')) {
+        match missing
+            .into_iter()
+            .find(|(name, value)| value.is_none() && !name.ends_with('?'))
+        {
             Some((name, _)) => Err(self.error(&format!("{name} is missing"))),
             None => Ok(()),
         }
     }
 
     fn value(&mut self, index: usize) -> ArgumentValue {
-        self.values.get_mut(index).and_then(Option::take).unwrap_or(ArgumentValue::None)
+        self.values
+            .get_mut(index)
+            .and_then(Option::take)
+            .unwrap_or(ArgumentValue::None)
     }
 
     fn parameter_name(&self, index: usize) -> &'static str {
-        self.parameters.get(index).copied().unwrap_or_default().trim_end_matches('?')
+        self.parameters
+            .get(index)
+            .copied()
+            .unwrap_or_default()
+            .trim_end_matches('?')
     }
 
     /// Takes a string argument. Accepts a number, because models write ids without quotes.
@@ -218,7 +250,13 @@ impl BoundArguments {
         }
     }
 
-    fn number(&mut self, index: usize, default: f64, min: f64, max: f64) -> Result<f64, InvalidCalls> {
+    fn number(
+        &mut self,
+        index: usize,
+        default: f64,
+        min: f64,
+        max: f64,
+    ) -> Result<f64, InvalidCalls> {
         match self.value(index) {
             ArgumentValue::None => Ok(default),
             ArgumentValue::Number(number) if (min..=max).contains(&number) => Ok(number),
@@ -236,9 +274,10 @@ impl BoundArguments {
             ArgumentValue::Text(text) => Ok(vec![text]),
             ArgumentValue::Number(number) => Ok(vec![number.to_string()]),
             ArgumentValue::List(texts) => Ok(texts),
-            ArgumentValue::Flag => {
-                Err(self.error(&format!("{} must be a text or a list of texts", self.parameter_name(index))))
-            }
+            ArgumentValue::Flag => Err(self.error(&format!(
+                "{} must be a text or a list of texts",
+                self.parameter_name(index)
+            ))),
         }
     }
 
@@ -254,11 +293,20 @@ impl BoundArguments {
             },
             _ => return Err(self.error("button must be 'left', 'middle' or 'right'")),
         };
-        let held = self.texts(2)?.iter().map(|name| Modifier::find(name)).collect::<Option<Vec<_>>>();
+        let held = self
+            .texts(2)?
+            .iter()
+            .map(|name| Modifier::find(name))
+            .collect::<Option<Vec<_>>>();
         let modifiers = held.ok_or_else(|| {
             self.error("modifiers are 'Alt', 'Control', 'ControlOrMeta', 'Meta' and 'Shift'")
         })?;
-        Ok(BrowserCall::Click { element, button, modifiers, times })
+        Ok(BrowserCall::Click {
+            element,
+            button,
+            modifiers,
+            times,
+        })
     }
 
     fn into_call(mut self) -> Result<BrowserCall, InvalidCalls> {
@@ -266,7 +314,8 @@ impl BoundArguments {
             "goto" => {
                 let url = self.text(0)?;
                 BrowserCall::Goto(
-                    super::normalize_address(&url).map_err(|error| self.error(&error.to_string()))?,
+                    super::normalize_address(&url)
+                        .map_err(|error| self.error(&error.to_string()))?,
                 )
             }
             "go_back" => BrowserCall::GoBack,
@@ -295,7 +344,9 @@ impl BoundArguments {
             "tab_focus" => {
                 let index = self.number(0, 0.0, 0.0, 1000.0)?;
                 BrowserCall::TabFocus(
-                    (0..=1000).find(|tab| f64::from(*tab) >= index).map_or(0, |tab: u16| tab.into()),
+                    (0..=1000)
+                        .find(|tab| f64::from(*tab) >= index)
+                        .map_or(0, |tab: u16| tab.into()),
                 )
             }
             _ => BrowserCall::SendMessage(self.text(0)?),

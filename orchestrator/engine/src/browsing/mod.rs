@@ -1,5 +1,5 @@
-//! Parses V0's browser actions: a sequence of calls such as `click('12')`, in BrowserGym's syntax. Only data: the crate
-//! `browser` performs the calls, and the security rules assess their targets.
+//! Parses V0's browser actions: a sequence of calls such as `click('12')`, in BrowserGym's syntax.
+//! Only data: the crate `browser` performs the calls, and the security rules assess their targets.
 
 mod address;
 mod call;

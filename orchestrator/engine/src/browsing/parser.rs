@@ -57,7 +57,13 @@ impl<'a> CallParser<'a> {
     }
 
     fn error(&self, expected: &str) -> InvalidCalls {
-        let line = self.text.get(..self.position).unwrap_or_default().matches('\n').count() + 1;
+        let line = self
+            .text
+            .get(..self.position)
+            .unwrap_or_default()
+            .matches('\n')
+            .count()
+            + 1;
         let found = match self.rest().chars().next() {
             Some(character) => format!("{character:?}"),
             None => "the end".to_owned(),
@@ -81,7 +87,9 @@ impl<'a> CallParser<'a> {
 
     fn consume_while(&mut self, matches: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
-        let length = rest.find(|character| !matches(character)).unwrap_or(rest.len());
+        let length = rest
+            .find(|character| !matches(character))
+            .unwrap_or(rest.len());
         self.position += length;
         rest.get(..length).unwrap_or_default()
     }
@@ -113,7 +121,10 @@ impl<'a> CallParser<'a> {
     }
 
     fn name(&mut self) -> &'a str {
-        if self.rest().starts_with(|first: char| first.is_ascii_digit()) {
+        if self
+            .rest()
+            .starts_with(|first: char| first.is_ascii_digit())
+        {
             return "";
         }
         self.consume_while(|character| character.is_ascii_alphanumeric() || character == '_')
@@ -132,7 +143,10 @@ impl<'a> CallParser<'a> {
         loop {
             self.skip_within();
             if self.consume(")") {
-                return Ok(ParsedCall { name: name.to_owned(), arguments });
+                return Ok(ParsedCall {
+                    name: name.to_owned(),
+                    arguments,
+                });
             }
             let argument = self.argument()?;
             if argument.name.is_none() && arguments.last().is_some_and(|last| last.name.is_some()) {
@@ -140,7 +154,9 @@ impl<'a> CallParser<'a> {
             }
             arguments.push(argument);
             self.skip_within();
-            if arguments.len() > MAX_ARGUMENTS || (!self.consume(",") && !self.rest().starts_with(')')) {
+            if arguments.len() > MAX_ARGUMENTS
+                || (!self.consume(",") && !self.rest().starts_with(')'))
+            {
                 return Err(self.error("`,` or `)`"));
             }
         }
@@ -152,17 +168,25 @@ impl<'a> CallParser<'a> {
         self.skip_within();
         if !name.is_empty() && !self.rest().starts_with("==") && self.consume("=") {
             self.skip_within();
-            return Ok(Argument { name: Some(name.to_owned()), value: self.value()? });
+            return Ok(Argument {
+                name: Some(name.to_owned()),
+                value: self.value()?,
+            });
         }
         self.position = start;
-        Ok(Argument { name: None, value: self.value()? })
+        Ok(Argument {
+            name: None,
+            value: self.value()?,
+        })
     }
 
     fn value(&mut self) -> Result<ArgumentValue, InvalidCalls> {
         match self.rest().chars().next() {
             Some('[' | '(') => self.list(),
             Some('\'' | '"') => self.text().map(ArgumentValue::Text),
-            Some(character) if character.is_ascii_digit() || matches!(character, '-' | '+' | '.') => {
+            Some(character)
+                if character.is_ascii_digit() || matches!(character, '-' | '+' | '.') =>
+            {
                 self.number().map(ArgumentValue::Number)
             }
             _ => self.word(),
@@ -174,7 +198,9 @@ impl<'a> CallParser<'a> {
         match self.name() {
             "True" | "False" | "true" | "false" => return Ok(ArgumentValue::Flag),
             "None" | "null" => return Ok(ArgumentValue::None),
-            "r" if self.rest().starts_with(['\'', '"']) => return self.raw_text().map(ArgumentValue::Text),
+            "r" if self.rest().starts_with(['\'', '"']) => {
+                return self.raw_text().map(ArgumentValue::Text);
+            }
             _ => {}
         }
         self.position = start;
@@ -199,7 +225,8 @@ impl<'a> CallParser<'a> {
                 _ => return Err(self.error("a list of texts")),
             });
             self.skip_within();
-            if texts.len() > MAX_ARGUMENTS || (!self.consume(",") && !self.rest().starts_with(end)) {
+            if texts.len() > MAX_ARGUMENTS || (!self.consume(",") && !self.rest().starts_with(end))
+            {
                 return Err(self.error(&format!("`,` or `{end}`")));
             }
         }
@@ -222,7 +249,9 @@ impl<'a> CallParser<'a> {
     /// Consumes the opening quotes: one, or three for a multi-line string.
     fn quotes(&mut self) -> &'static str {
         let all = ["'''", "\"\"\"", "'", "\""];
-        all.into_iter().find(|quotes| self.consume(quotes)).unwrap_or_default()
+        all.into_iter()
+            .find(|quotes| self.consume(quotes))
+            .unwrap_or_default()
     }
 
     fn raw_text(&mut self) -> Result<String, InvalidCalls> {
@@ -271,8 +300,10 @@ impl<'a> CallParser<'a> {
     }
 
     fn digits(&mut self, count: usize) -> Result<u32, InvalidCalls> {
-        let digits =
-            self.rest().get(..count).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let digits = self
+            .rest()
+            .get(..count)
+            .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let number = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
         let number = number.ok_or_else(|| self.error(&format!("{count} hexadecimal digits")))?;
         self.position += count;
@@ -293,6 +324,8 @@ impl<'a> CallParser<'a> {
         let second = self.digits(4)?;
         let is_low = (0xdc00..0xe000).contains(&second);
         let joined = is_low.then(|| 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00));
-        joined.and_then(char::from_u32).ok_or_else(|| self.error("a character's number"))
+        joined
+            .and_then(char::from_u32)
+            .ok_or_else(|| self.error("a character's number"))
     }
 }

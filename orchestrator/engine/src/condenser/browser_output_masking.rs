@@ -19,17 +19,22 @@ impl Condenser for BrowserOutputMasking {
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<CondenserOutput, LlmError> {
         let pages =
-            view.entries().iter().enumerate().rev().filter_map(|(index, entry)| match &entry.event.body {
-                EventBody::Observation(observation) => match &observation.kind {
-                    ObservationKind::Browse(page) => Some((index, page.url.clone())),
+            view.entries()
+                .iter()
+                .enumerate()
+                .rev()
+                .filter_map(|(index, entry)| match &entry.event.body {
+                    EventBody::Observation(observation) => match &observation.kind {
+                        ObservationKind::Browse(page) => Some((index, page.url.clone())),
+                        _ => None,
+                    },
                     _ => None,
-                },
-                _ => None,
-            });
+                });
         let older: Vec<_> = pages.skip(self.attention_window).collect();
         for (index, url) in older {
             if let Some(entry) = view.entries_mut().get_mut(index) {
-                entry.replacement = Some(format!("[Page {url} omitted: newer pages follow.]").into());
+                entry.replacement =
+                    Some(format!("[Page {url} omitted: newer pages follow.]").into());
             }
         }
         Ok(CondenserOutput::View(view))

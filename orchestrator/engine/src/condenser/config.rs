@@ -16,8 +16,8 @@ use super::summarizing::Summarizing;
 use super::{Condenser, Noop, llm, structured};
 use crate::llm::Llm;
 
-/// V0's `[condenser]` section. `llm_config` names a model section; without it the agent's model is used. Lengths of
-/// histories are numbers of events.
+/// V0's `[condenser]` section. `llm_config` names a model section; without it the agent's model is
+/// used. Lengths of histories are numbers of events.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum CondenserConfig {
@@ -121,18 +121,27 @@ pub enum CondenserConfigError {
 }
 
 impl CondenserConfig {
-    /// Returns V0's default: halves a history that exceeds the context window, masks old web pages, and summarizes more than
-    /// 240 events.
+    /// Returns V0's default: halves a history that exceeds the context window, masks old web pages,
+    /// and summarizes more than 240 events.
     pub fn v0_default() -> Self {
         Self::v0_default_with(240)
     }
 
     /// Returns V0's default, with another number of events that are summarized. Not validated.
     pub fn v0_default_with(max_size: usize) -> Self {
-        let summary =
-            Self::Llm { llm_config: None, keep_first: 4, max_size, max_event_length: ten_thousand() };
-        let condensers =
-            vec![Self::ConversationWindow {}, Self::BrowserOutputMasking { attention_window: 2 }, summary];
+        let summary = Self::Llm {
+            llm_config: None,
+            keep_first: 4,
+            max_size,
+            max_event_length: ten_thousand(),
+        };
+        let condensers = vec![
+            Self::ConversationWindow {},
+            Self::BrowserOutputMasking {
+                attention_window: 2,
+            },
+            summary,
+        ];
         Self::Pipeline { condensers }
     }
 
@@ -148,14 +157,30 @@ impl CondenserConfig {
                 check_positive("attention_window", *attention_window)
             }
             Self::Recent { max_events, .. } => check_positive("max_events", *max_events),
-            Self::Llm { keep_first, max_size, max_event_length, .. }
-            | Self::Structured { keep_first, max_size, max_event_length, .. } => {
+            Self::Llm {
+                keep_first,
+                max_size,
+                max_event_length,
+                ..
+            }
+            | Self::Structured {
+                keep_first,
+                max_size,
+                max_event_length,
+                ..
+            } => {
                 check_positive("max_event_length", *max_event_length)?;
                 check_room(*keep_first, *max_size)
             }
-            Self::Amortized { keep_first, max_size } | Self::LlmAttention { keep_first, max_size, .. } => {
-                check_room(*keep_first, *max_size)
+            Self::Amortized {
+                keep_first,
+                max_size,
             }
+            | Self::LlmAttention {
+                keep_first,
+                max_size,
+                ..
+            } => check_room(*keep_first, *max_size),
             Self::Pipeline { condensers } => condensers.iter().try_for_each(Self::check),
         }
     }
@@ -166,7 +191,9 @@ impl CondenserConfig {
             Self::Llm { llm_config, .. }
             | Self::Structured { llm_config, .. }
             | Self::LlmAttention { llm_config, .. } => llm_config.as_deref().into_iter().collect(),
-            Self::Pipeline { condensers } => condensers.iter().flat_map(Self::llm_configs).collect(),
+            Self::Pipeline { condensers } => {
+                condensers.iter().flat_map(Self::llm_configs).collect()
+            }
             Self::Noop {}
             | Self::ConversationWindow {}
             | Self::ObservationMasking { .. }
@@ -176,7 +203,8 @@ impl CondenserConfig {
         }
     }
 
-    /// Builds the condenser. `find_llm` returns the model of a section, or the agent's model for `None`.
+    /// Builds the condenser. `find_llm` returns the model of a section, or the agent's model for
+    /// `None`.
     ///
     /// # Errors
     /// The errors of `find_llm`.
@@ -185,40 +213,68 @@ impl CondenserConfig {
         find_llm: &impl Fn(Option<&str>) -> Result<Arc<dyn Llm>, E>,
     ) -> Result<Arc<dyn Condenser>, E> {
         let summarizing = |llm: &Option<String>, bounds, max_event_length, form| {
-            Ok(Summarizing { llm: find_llm(llm.as_deref())?, bounds, max_event_length, form })
+            Ok(Summarizing {
+                llm: find_llm(llm.as_deref())?,
+                bounds,
+                max_event_length,
+                form,
+            })
         };
         Ok(match self {
             Self::Noop {} => Arc::new(Noop),
             Self::ConversationWindow {} => Arc::new(ConversationWindow),
-            Self::ObservationMasking { attention_window } => {
-                Arc::new(ObservationMasking { attention_window: *attention_window })
-            }
-            Self::BrowserOutputMasking { attention_window } => {
-                Arc::new(BrowserOutputMasking { attention_window: *attention_window })
-            }
-            Self::Recent { keep_first, max_events } => {
-                Arc::new(Recent { keep_first: *keep_first, max_events: *max_events })
-            }
-            Self::Llm { llm_config, keep_first, max_size, max_event_length } => Arc::new(summarizing(
+            Self::ObservationMasking { attention_window } => Arc::new(ObservationMasking {
+                attention_window: *attention_window,
+            }),
+            Self::BrowserOutputMasking { attention_window } => Arc::new(BrowserOutputMasking {
+                attention_window: *attention_window,
+            }),
+            Self::Recent {
+                keep_first,
+                max_events,
+            } => Arc::new(Recent {
+                keep_first: *keep_first,
+                max_events: *max_events,
+            }),
+            Self::Llm {
+                llm_config,
+                keep_first,
+                max_size,
+                max_event_length,
+            } => Arc::new(summarizing(
                 llm_config,
                 bounds(*keep_first, *max_size),
                 *max_event_length,
                 llm::SUMMARY_FORM,
             )?),
-            Self::Structured { llm_config, keep_first, max_size, max_event_length } => Arc::new(summarizing(
+            Self::Structured {
+                llm_config,
+                keep_first,
+                max_size,
+                max_event_length,
+            } => Arc::new(summarizing(
                 llm_config,
                 bounds(*keep_first, *max_size),
                 *max_event_length,
                 structured::SUMMARY_FORM,
             )?),
-            Self::Amortized { max_size, keep_first } => Arc::new(Amortized(bounds(*keep_first, *max_size))),
-            Self::LlmAttention { llm_config, max_size, keep_first } => Arc::new(LlmAttention {
+            Self::Amortized {
+                max_size,
+                keep_first,
+            } => Arc::new(Amortized(bounds(*keep_first, *max_size))),
+            Self::LlmAttention {
+                llm_config,
+                max_size,
+                keep_first,
+            } => Arc::new(LlmAttention {
                 llm: find_llm(llm_config.as_deref())?,
                 bounds: bounds(*keep_first, *max_size),
             }),
             Self::Pipeline { condensers } => {
-                let built: Result<_, E> =
-                    condensers.iter().map(|condenser| condenser.build(find_llm)).collect();
+                let built: Result<_, E> = condensers
+                    .iter()
+                    .map(|condenser| condenser.build(find_llm))
+                    .collect();
                 Arc::new(Pipeline(built?))
             }
         })
@@ -226,18 +282,28 @@ impl CondenserConfig {
 }
 
 fn bounds(keep_first: usize, max_size: usize) -> HistoryBounds {
-    HistoryBounds { keep_first, max_size }
+    HistoryBounds {
+        keep_first,
+        max_size,
+    }
 }
 
 fn check_positive(key: &'static str, number: usize) -> Result<(), CondenserConfigError> {
-    if number == 0 { Err(CondenserConfigError::Zero(key)) } else { Ok(()) }
+    if number == 0 {
+        Err(CondenserConfigError::Zero(key))
+    } else {
+        Ok(())
+    }
 }
 
 fn check_room(keep_first: usize, max_size: usize) -> Result<(), CondenserConfigError> {
     if keep_first < max_size / 2 {
         Ok(())
     } else {
-        Err(CondenserConfigError::NoRoom { keep_first, max_size })
+        Err(CondenserConfigError::NoRoom {
+            keep_first,
+            max_size,
+        })
     }
 }
 

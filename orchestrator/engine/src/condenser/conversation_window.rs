@@ -1,5 +1,5 @@
-//! `conversation_window`: forgets the older half of the history if a condensation is requested, except the prompt, the
-//! task and the facts about the workspace.
+//! `conversation_window`: forgets the older half of the history if a condensation is requested,
+//! except the prompt, the task and the facts about the workspace.
 
 use std::collections::HashSet;
 
@@ -28,18 +28,29 @@ impl Condenser for ConversationWindow {
     }
 }
 
-/// Forgets the older half of the shown events, and all hidden events. `None` if there is nothing to forget.
+/// Forgets the older half of the shown events, and all hidden events. `None` if there is nothing to
+/// forget.
 pub(super) fn forget_half(view: &View, shown: &View) -> Option<CondenserOutput> {
     // The facts about the workspace belong to the task.
-    let recall =
-        shown.entries().iter().find(|entry| matches!(entry.event.body, EventBody::Action(Action::Recall(_))));
+    let recall = shown
+        .entries()
+        .iter()
+        .find(|entry| matches!(entry.event.body, EventBody::Action(Action::Recall(_))));
     let recall_group = recall.map(|entry| entry.group);
-    let is_forgettable =
-        |entry: &&ViewEntry| entry.retention == Retention::Forgettable && Some(entry.group) != recall_group;
+    let is_forgettable = |entry: &&ViewEntry| {
+        entry.retention == Retention::Forgettable && Some(entry.group) != recall_group
+    };
     let count = shown.entries().iter().filter(is_forgettable).count();
-    let ids =
-        |entries: Vec<&ViewEntry>| entries.into_iter().map(|entry| entry.event.id).collect::<HashSet<_>>();
-    let (older, shown) = (ids(between(shown, 0, (count / 2).max(1))), ids(shown.entries().iter().collect()));
+    let ids = |entries: Vec<&ViewEntry>| {
+        entries
+            .into_iter()
+            .map(|entry| entry.event.id)
+            .collect::<HashSet<_>>()
+    };
+    let (older, shown) = (
+        ids(between(shown, 0, (count / 2).max(1))),
+        ids(shown.entries().iter().collect()),
+    );
     let is_forgotten = |entry: &&ViewEntry| {
         let id = &entry.event.id;
         is_forgettable(entry) && (older.contains(id) || !shown.contains(id))

@@ -23,8 +23,13 @@ impl HistoryBounds {
         is_due.then(|| view.len().min(self.max_size) / 2)
     }
 
-    /// Returns the events to forget. `None` if no condensation is due, or if it would not reduce the number of events.
-    pub(super) fn select_forgotten(self, view: &View, summary: SummaryMode) -> Option<Vec<&ViewEntry>> {
+    /// Returns the events to forget. `None` if no condensation is due, or if it would not reduce
+    /// the number of events.
+    pub(super) fn select_forgotten(
+        self,
+        view: &View,
+        summary: SummaryMode,
+    ) -> Option<Vec<&ViewEntry>> {
         let kept_first = self.keep_first + usize::from(summary == SummaryMode::Written);
         let keep_last = self.target(view)?.saturating_sub(kept_first);
         let forgotten = between(view, self.keep_first, keep_last);
@@ -40,8 +45,8 @@ pub(super) enum SummaryMode {
     None,
 }
 
-/// Returns a predicate for events that may be forgotten between the first `keep_first` and the last `keep_last` ones.
-/// The position of an event is that of its group. The latest group is kept.
+/// Returns a predicate for events that may be forgotten between the first `keep_first` and the last
+/// `keep_last` ones. The position of an event is that of its group. The latest group is kept.
 pub(super) fn is_between(
     view: &View,
     keep_first: usize,
@@ -49,8 +54,11 @@ pub(super) fn is_between(
 ) -> impl Fn(&ViewEntry) -> bool + use<> {
     // Ids increase along the view, except for the summary's.
     let start = |index| {
-        let mut rest =
-            view.entries().iter().skip(index).filter(|entry| entry.retention != Retention::Summary);
+        let mut rest = view
+            .entries()
+            .iter()
+            .skip(index)
+            .filter(|entry| entry.retention != Retention::Summary);
         rest.next().map_or(view.end(), |entry| entry.event.id)
     };
     let between = start(keep_first)..start(view.len().saturating_sub(keep_last));
@@ -65,10 +73,14 @@ pub(super) fn is_between(
 /// Returns the events that match [`is_between`].
 pub(super) fn between(view: &View, keep_first: usize, keep_last: usize) -> Vec<&ViewEntry> {
     let is_between = is_between(view, keep_first, keep_last);
-    view.entries().iter().filter(|entry| is_between(entry)).collect()
+    view.entries()
+        .iter()
+        .filter(|entry| is_between(entry))
+        .collect()
 }
 
-/// Creates the condensation that forgets the given events, which are in the order of the view. `call` is its model call.
+/// Creates the condensation that forgets the given events, which are in the order of the view.
+/// `call` is its model call.
 pub(super) fn condensation(
     view: &View,
     forgotten: &[&ViewEntry],
@@ -93,7 +105,10 @@ pub(super) fn condensation(
         }
     }
     condensation.summary = summary;
-    CondenserOutput::Condensation(Box::new(AgentStep { call, ..AgentStep::new(Action::from(condensation)) }))
+    CondenserOutput::Condensation(Box::new(AgentStep {
+        call,
+        ..AgentStep::new(Action::from(condensation))
+    }))
 }
 
 /// Converts to V0's type of ids and offsets.

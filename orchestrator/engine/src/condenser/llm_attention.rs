@@ -11,7 +11,9 @@ use super::bounded_request::{complete_about, max_cost};
 use super::forgetting::{HistoryBounds, between, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
-use crate::llm::{AssistantMessage, ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, Tool};
+use crate::llm::{
+    AssistantMessage, ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, Tool,
+};
 use crate::view::{Retention, View, ViewEntry};
 
 /// Maximum length of an event in the request, in characters: enough to rank it.
@@ -31,18 +33,34 @@ impl Condenser for LlmAttention {
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<CondenserOutput, LlmError> {
-        let Some(target) = self.bounds.target(&view) else { return Ok(CondenserOutput::View(view)) };
+        let Some(target) = self.bounds.target(&view) else {
+            return Ok(CondenserOutput::View(view));
+        };
         let candidates = between(&view, self.bounds.keep_first, 0);
         let room = target.saturating_sub(view.len() - candidates.len());
         if candidates.len() <= room {
             return Ok(CondenserOutput::View(view));
         }
         let request = |events: &str| request(&view, events);
-        let completion =
-            complete_about(self.llm.as_ref(), &candidates, MAX_EVENT_CHARS, &request, on_progress).await?;
+        let completion = complete_about(
+            self.llm.as_ref(),
+            &candidates,
+            MAX_EVENT_CHARS,
+            &request,
+            on_progress,
+        )
+        .await?;
         let kept = select_groups(&candidates, &ranking(&completion.response.message), room);
-        let forgotten: Vec<_> = candidates.into_iter().filter(|entry| !kept.contains(&entry.group)).collect();
-        Ok(condensation(&view, &forgotten, None, Some(ModelCall::from(&completion))))
+        let forgotten: Vec<_> = candidates
+            .into_iter()
+            .filter(|entry| !kept.contains(&entry.group))
+            .collect();
+        Ok(condensation(
+            &view,
+            &forgotten,
+            None,
+            Some(ModelCall::from(&completion)),
+        ))
     }
 
     fn max_cost(&self, view_tokens: u64) -> f64 {
@@ -51,9 +69,14 @@ impl Condenser for LlmAttention {
 }
 
 fn request(view: &View, events: &str) -> LlmRequest {
-    let mut pinned = view.entries().iter().rev().filter(|entry| entry.retention == Retention::Pinned);
+    let mut pinned = view
+        .entries()
+        .iter()
+        .rev()
+        .filter(|entry| entry.retention == Retention::Pinned);
     let task = pinned.next().map(|entry| entry.text()).unwrap_or_default();
-    let prompt = format!("<task>\n{task}\n</task>\n\n<events>\n{events}\n</events>\n\nRank the events now.");
+    let prompt =
+        format!("<task>\n{task}\n</task>\n\n<events>\n{events}\n</events>\n\nRank the events now.");
     let tool = Tool {
         name: NAME.to_owned(),
         description: "Ranks the events by their importance for the agent's next steps.".to_owned(),
@@ -69,30 +92,50 @@ fn request(view: &View, events: &str) -> LlmRequest {
     };
     let instructions = ChatMessage::System(include_str!("llm_attention.md").to_owned());
     LlmRequest {
-        messages: vec![instructions, ChatMessage::User(vec![MessagePart::Text(prompt)])],
+        messages: vec![
+            instructions,
+            ChatMessage::User(vec![MessagePart::Text(prompt)]),
+        ],
         tools: vec![tool],
     }
 }
 
-/// Parses the ids from a tool call, or from a list in the text, in the model's order. Ignores everything else.
+/// Parses the ids from a tool call, or from a list in the text, in the model's order. Ignores
+/// everything else.
 fn ranking(message: &AssistantMessage) -> Vec<EventId> {
-    let called = message.tool_calls.iter().find(|call| call.name == NAME).and_then(|call| {
-        let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
-        arguments.get("ids")?.as_array().cloned()
-    });
+    let called = message
+        .tool_calls
+        .iter()
+        .find(|call| call.name == NAME)
+        .and_then(|call| {
+            let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+            arguments.get("ids")?.as_array().cloned()
+        });
     let written = || {
         let text = &message.text;
         let list = text.get(text.find('[')?..=text.rfind(']')?)?;
         serde_json::from_str::<Vec<Value>>(list).ok()
     };
     let ids = called.or_else(written).unwrap_or_default();
-    ids.iter().filter_map(|id| id.as_u64().or_else(|| id.as_str()?.parse().ok()).map(EventId)).collect()
+    ids.iter()
+        .filter_map(|id| {
+            id.as_u64()
+                .or_else(|| id.as_str()?.parse().ok())
+                .map(EventId)
+        })
+        .collect()
 }
 
 /// Selects the groups to keep within `room` events: by rank, then the latest.
-fn select_groups(candidates: &[&ViewEntry], ranking: &[EventId], mut room: usize) -> HashSet<EventId> {
-    let groups: HashMap<EventId, EventId> =
-        candidates.iter().map(|entry| (entry.event.id, entry.group)).collect();
+fn select_groups(
+    candidates: &[&ViewEntry],
+    ranking: &[EventId],
+    mut room: usize,
+) -> HashSet<EventId> {
+    let groups: HashMap<EventId, EventId> = candidates
+        .iter()
+        .map(|entry| (entry.event.id, entry.group))
+        .collect();
     let mut lengths: HashMap<EventId, usize> = HashMap::new();
     for entry in candidates {
         *lengths.entry(entry.group).or_default() += 1;

@@ -1,12 +1,13 @@
 //! Condensers keep a history within the model's context window.
 //!
-//! Some only change the view. Others forget a part of the history, optionally in favor of a summary. That decision is an
-//! event: later views start with the same events until the next condensation, so that the provider's prompt cache stays
-//! valid. A condensation always reduces the number of events. If nothing can be forgotten there is no condensation, and
-//! the agent's step fails with the model's error.
+//! Some only change the view. Others forget a part of the history, optionally in favor of a
+//! summary. That decision is an event: later views start with the same events until the next
+//! condensation, so that the provider's prompt cache stays valid. A condensation always reduces the
+//! number of events. If nothing can be forgotten there is no condensation, and the agent's step
+//! fails with the model's error.
 //!
-//! Events are forgotten in groups, such as a call with its result. The latest group is never forgotten, because the agent
-//! still works on it.
+//! Events are forgotten in groups, such as a call with its result. The latest group is never
+//! forgotten, because the agent still works on it.
 
 mod amortized;
 mod bounded_request;
@@ -42,22 +43,25 @@ pub trait Condenser: Send + Sync {
     /// Reduces a view, or decides on a condensation. Dropping the future cancels it.
     ///
     /// # Errors
-    /// A call of a model failed. An unusable response is no error, so that its cost is still recorded.
+    /// A call of a model failed. An unusable response is no error, so that its cost is still
+    /// recorded.
     async fn condense(
         &self,
         view: View,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<CondenserOutput, LlmError>;
 
-    /// Returns the maximum cost in US dollars, given the number of tokens of a request with the whole view. See
-    /// [`Llm::max_cost`](crate::llm::Llm::max_cost). 0 if the condenser calls no model.
+    /// Returns the maximum cost in US dollars, given the number of tokens of a request with the
+    /// whole view. See [`Llm::max_cost`](crate::llm::Llm::max_cost). 0 if the condenser calls no
+    /// model.
     fn max_cost(&self, _view_tokens: u64) -> f64 {
         0.0
     }
 }
 
-/// Condenses a view. Some condensers only mask or hide events. If one ignores a request, the older half of the shown events is forgotten:
-/// a history that exceeds the context window would fail each later step.
+/// Condenses a view. Some condensers only mask or hide events. If one ignores a request, the older
+/// half of the shown events is forgotten: a history that exceeds the context window would fail each
+/// later step.
 pub(crate) async fn condense(
     condenser: &dyn Condenser,
     view: View,

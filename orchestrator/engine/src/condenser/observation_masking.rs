@@ -1,6 +1,7 @@
 //! `observation_masking`: masks observations before the latest events.
 //!
-//! The window moves in strides of half its length, like the one of `recent`. It is never shorter than configured.
+//! The window moves in strides of half its length, like the one of `recent`. It is never shorter
+//! than configured.
 
 use std::sync::Arc;
 

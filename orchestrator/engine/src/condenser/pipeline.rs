@@ -27,6 +27,9 @@ impl Condenser for Pipeline {
     }
 
     fn max_cost(&self, view_tokens: u64) -> f64 {
-        self.0.iter().map(|condenser| condenser.max_cost(view_tokens)).fold(0.0, f64::max)
+        self.0
+            .iter()
+            .map(|condenser| condenser.max_cost(view_tokens))
+            .fold(0.0, f64::max)
     }
 }

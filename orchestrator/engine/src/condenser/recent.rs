@@ -1,7 +1,7 @@
 //! `recent`: keeps only the first and the latest events.
 //!
-//! The window moves in strides of half its length, so that most steps hit the provider's prompt cache. It is never longer
-//! than configured.
+//! The window moves in strides of half its length, so that most steps hit the provider's prompt
+//! cache. It is never longer than configured.
 
 use async_trait::async_trait;
 
@@ -25,7 +25,10 @@ impl Condenser for Recent {
         let stride = (self.max_events / 2).max(1);
         let strides = view.len().saturating_sub(self.max_events).div_ceil(stride);
         if strides > 0 {
-            let keep_last = view.len().saturating_sub(self.keep_first).saturating_sub(strides * stride);
+            let keep_last = view
+                .len()
+                .saturating_sub(self.keep_first)
+                .saturating_sub(strides * stride);
             let is_hidden = is_between(&view, self.keep_first, keep_last);
             view.remove(is_hidden);
         }

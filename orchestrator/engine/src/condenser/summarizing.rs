@@ -1,4 +1,5 @@
-//! Shared by the condensers that write a summary: it is based on the previous summary and the events to forget.
+//! Shared by the condensers that write a summary: it is based on the previous summary and the
+//! events to forget.
 
 use std::sync::Arc;
 
@@ -8,7 +9,9 @@ use super::bounded_request::{complete_about, max_cost, shorten};
 use super::forgetting::{HistoryBounds, SummaryMode, condensation};
 use super::{Condenser, CondenserOutput};
 use crate::agent::ModelCall;
-use crate::llm::{AssistantMessage, ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, Tool};
+use crate::llm::{
+    AssistantMessage, ChatMessage, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, Tool,
+};
 use crate::view::{View, ViewEntry};
 
 /// Maximum length of a summary, in characters. The middle of a longer one is removed.
@@ -42,18 +45,31 @@ impl Condenser for Summarizing {
         };
         let previous = view.summary().map(ViewEntry::text).unwrap_or_default();
         let request = |events: &str| self.request(&previous, events);
-        let completion =
-            complete_about(self.llm.as_ref(), &forgotten, self.max_event_length, &request, on_progress)
-                .await?;
+        let completion = complete_about(
+            self.llm.as_ref(),
+            &forgotten,
+            self.max_event_length,
+            &request,
+            on_progress,
+        )
+        .await?;
         let summary = match (self.form.read)(&completion.response.message) {
             // Condenses anyway: the call has its cost, and the history is too long.
             text if text.trim().is_empty() => {
-                format!("{previous}\n\nThe next {} events were forgotten without a summary.", forgotten.len())
+                format!(
+                    "{previous}\n\nThe next {} events were forgotten without a summary.",
+                    forgotten.len()
+                )
             }
             text => text,
         };
         let summary = shorten(summary.trim(), MAX_SUMMARY_CHARS);
-        Ok(condensation(&view, &forgotten, Some(summary), Some(ModelCall::from(&completion))))
+        Ok(condensation(
+            &view,
+            &forgotten,
+            Some(summary),
+            Some(ModelCall::from(&completion)),
+        ))
     }
 
     fn max_cost(&self, view_tokens: u64) -> f64 {
@@ -63,7 +79,11 @@ impl Condenser for Summarizing {
 
 impl Summarizing {
     fn request(&self, previous: &str, events: &str) -> LlmRequest {
-        let previous = if previous.is_empty() { "There is none yet." } else { previous };
+        let previous = if previous.is_empty() {
+            "There is none yet."
+        } else {
+            previous
+        };
         let prompt = format!(
             "<summary_so_far>\n{previous}\n</summary_so_far>\n\n<events>\n{events}\n</events>\n\n\
              Write the new summary now."
@@ -72,6 +92,9 @@ impl Summarizing {
             ChatMessage::System(self.form.instructions.to_owned()),
             ChatMessage::User(vec![MessagePart::Text(prompt)]),
         ];
-        LlmRequest { messages, tools: (self.form.tools)() }
+        LlmRequest {
+            messages,
+            tools: (self.form.tools)(),
+        }
     }
 }

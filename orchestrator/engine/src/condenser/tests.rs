@@ -9,7 +9,9 @@ use protocol::{Action, EventBody, EventSource};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::llm::{ChatMessage, Completion, Llm, LlmErrorKind, LlmRequest, MessagePart, ModelResponse};
+use crate::llm::{
+    ChatMessage, Completion, Llm, LlmErrorKind, LlmRequest, MessagePart, ModelResponse,
+};
 use crate::view::logs::{LogBuilder, any_log, assert_paired, texts};
 
 /// Returns the response to a prompt.
@@ -22,8 +24,13 @@ struct FunctionLlm {
 }
 
 impl FunctionLlm {
-    fn new(respond: impl Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { respond: Box::new(respond), prompts: Mutex::default() })
+    fn new(
+        respond: impl Fn(&str) -> Result<Value, LlmErrorKind> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            respond: Box::new(respond),
+            prompts: Mutex::default(),
+        })
     }
 
     /// Responds with a text.
@@ -60,8 +67,12 @@ impl Llm for FunctionLlm {
         request: &LlmRequest,
         _: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let Some(ChatMessage::User(parts)) = request.messages.last() else { panic!("{request:?}") };
-        let [MessagePart::Text(prompt)] = parts.as_slice() else { panic!("{parts:?}") };
+        let Some(ChatMessage::User(parts)) = request.messages.last() else {
+            panic!("{request:?}")
+        };
+        let [MessagePart::Text(prompt)] = parts.as_slice() else {
+            panic!("{parts:?}")
+        };
         self.prompts.lock().unwrap().push(prompt.clone());
         let message = (self.respond)(prompt).map_err(|kind| LlmError {
             kind,
@@ -69,8 +80,14 @@ impl Llm for FunctionLlm {
             retry_after: None,
         })?;
         Ok(Completion {
-            response: ModelResponse::from_stored(json!({"id": "s", "choices": [{"message": message}]})),
-            usage: TokenUsage { model: "function".into(), prompt_tokens: 7, ..TokenUsage::default() },
+            response: ModelResponse::from_stored(
+                json!({"id": "s", "choices": [{"message": message}]}),
+            ),
+            usage: TokenUsage {
+                model: "function".into(),
+                prompt_tokens: 7,
+                ..TokenUsage::default()
+            },
             cost: Some(0.25),
             latency: Duration::from_secs(1),
         })
@@ -94,7 +111,10 @@ async fn condense(
 
 /// What the agent is shown by a condenser that does not condense.
 async fn shown(config: Value, log: &LogBuilder) -> Vec<String> {
-    match condense(config, &FunctionLlm::replying("no"), log).await.unwrap() {
+    match condense(config, &FunctionLlm::replying("no"), log)
+        .await
+        .unwrap()
+    {
         CondenserOutput::View(view) => {
             assert_paired(&view.messages());
             texts(&view.messages())
@@ -148,7 +168,8 @@ async fn noop_keeps_the_whole_history() {
 async fn amortized_forgets_half_of_a_long_history() {
     let config = json!({"type": "amortized"});
     assert_eq!(shown(config.clone(), &hundred()).await.len(), 100);
-    let (view, condensation) = condensed(config, &FunctionLlm::replying("no"), &one_more(&hundred())).await;
+    let (view, condensation) =
+        condensed(config, &FunctionLlm::replying("no"), &one_more(&hundred())).await;
     assert_eq!(view[..3], ["the prompt", "the task", "thought 27"]);
     assert_eq!(view.len(), 50);
     assert_eq!(
@@ -177,7 +198,10 @@ async fn request_is_served_by_the_next_capable_condenser() {
 async fn conversation_window_keeps_prompt_and_task_on_request() {
     let config = || json!({"type": "conversation_window"});
     let llm = FunctionLlm::replying("no");
-    assert_eq!(shown(config(), &LogBuilder::with_steps(500)).await.len(), 1002);
+    assert_eq!(
+        shown(config(), &LogBuilder::with_steps(500)).await.len(),
+        1002
+    );
 
     let mut log = LogBuilder::with_task();
     let recall = RecallAction {
@@ -224,16 +248,26 @@ async fn recent_keeps_first_and_latest_events_and_moves_in_strides() {
 async fn observation_masking_masks_the_results_of_old_calls() {
     let config = || json!({"type": "observation_masking", "attention_window": 4});
     let view = shown(config(), &LogBuilder::with_steps(4)).await;
-    let masked: Vec<_> = view.iter().map(|text| text.starts_with("[Output omitted")).collect();
+    let masked: Vec<_> = view
+        .iter()
+        .map(|text| text.starts_with("[Output omitted"))
+        .collect();
     // After the prompt and the task: two steps that are old, two that are not.
-    assert_eq!(masked, [false, false, false, true, false, true, false, false, false, false]);
+    assert_eq!(
+        masked,
+        [
+            false, false, false, true, false, true, false, false, false, false
+        ]
+    );
     assert_eq!(view[6], "thought 3");
 }
 
 #[tokio::test]
 async fn browser_output_masking_keeps_the_latest_page() {
     let mut log = LogBuilder::with_task();
-    ["http://a/", "http://b/", "http://c/"].into_iter().for_each(|url| log.browse(url));
+    ["http://a/", "http://b/", "http://c/"]
+        .into_iter()
+        .for_each(|url| log.browse(url));
     log.response(1, 1);
     assert_eq!(
         shown(json!({"type": "browser_output_masking"}), &log).await,
@@ -260,15 +294,27 @@ async fn llm_summary_builds_on_the_previous_one() {
     assert_eq!(condensation.summary_offset, Some(2));
     log.condense(condensation);
     let view = texts(&log.view().messages());
-    assert_eq!(view[..4], ["the prompt", "the task", "what was done", "thought 8"]);
+    assert_eq!(
+        view[..4],
+        ["the prompt", "the task", "what was done", "thought 8"]
+    );
     let prompts = llm.prompts();
     assert!(prompts[0].contains("There is none yet"), "{}", prompts[0]);
-    assert!(prompts[0].contains("thought 1\nIt called execute_bash"), "{}", prompts[0]);
-    assert!(prompts[0].contains("output of call-7-0") && !prompts[0].contains("output of call-8-0"));
+    assert!(
+        prompts[0].contains("thought 1\nIt called execute_bash"),
+        "{}",
+        prompts[0]
+    );
+    assert!(
+        prompts[0].contains("output of call-7-0") && !prompts[0].contains("output of call-8-0")
+    );
 
     (0..10).for_each(|_| log.response(1, 1));
     let (view, _) = condensed(config(), &llm, &log).await;
-    assert_eq!(view.iter().filter(|text| *text == "what was done").count(), 1);
+    assert_eq!(
+        view.iter().filter(|text| *text == "what was done").count(),
+        1
+    );
     assert!(llm.prompts()[1].contains("<summary_so_far>\nwhat was done\n"));
     assert!(!llm.prompts()[1].contains("output of call-7-0"));
 }
@@ -279,7 +325,13 @@ async fn long_event_keeps_start_and_end_in_the_request() {
     let mut log = LogBuilder::with_task();
     log.user_message(&format!("start{}end", "x".repeat(100_000)));
     (0..20).for_each(|_| log.response(1, 1));
-    condense(json!({"type": "llm", "max_size": 20, "max_event_length": 1000}), &llm, &log).await.unwrap();
+    condense(
+        json!({"type": "llm", "max_size": 20, "max_event_length": 1000}),
+        &llm,
+        &log,
+    )
+    .await
+    .unwrap();
     let prompt = llm.prompts().remove(0);
     assert!(prompt.contains("start") && prompt.contains("end\n"));
     assert!(prompt.len() < 10_000, "{}", prompt.len());
@@ -296,25 +348,42 @@ async fn request_is_halved_when_it_exceeds_the_context_window() {
     });
     decision(condense(config(), &small, &log).await.unwrap());
     let lengths: Vec<_> = small.prompts().iter().map(String::len).collect();
-    assert!(lengths.len() > 1 && lengths.is_sorted_by(|a, b| a > b), "{lengths:?}");
+    assert!(
+        lengths.len() > 1 && lengths.is_sorted_by(|a, b| a > b),
+        "{lengths:?}"
+    );
 
     let tiny = FunctionLlm::new(|_| Err(LlmErrorKind::ContextWindowExceeded));
     let error = condense(config(), &tiny, &log).await.unwrap_err();
-    assert_eq!((error.kind, tiny.prompts().len()), (LlmErrorKind::ContextWindowExceeded, 7));
+    assert_eq!(
+        (error.kind, tiny.prompts().len()),
+        (LlmErrorKind::ContextWindowExceeded, 7)
+    );
 
     let away = FunctionLlm::new(|_| Err(LlmErrorKind::Unavailable));
     let error = condense(config(), &away, &log).await.unwrap_err();
-    assert_eq!((error.kind, away.prompts().len()), (LlmErrorKind::Unavailable, 1));
+    assert_eq!(
+        (error.kind, away.prompts().len()),
+        (LlmErrorKind::Unavailable, 1)
+    );
 }
 
 #[tokio::test]
 async fn unusable_summary_still_costs_and_condenses() {
-    for message in [json!({"content": null}), json!({"content": " \n"}), json!(7)] {
+    for message in [
+        json!({"content": null}),
+        json!({"content": " \n"}),
+        json!(7),
+    ] {
         let llm = FunctionLlm::new(move |_| Ok(message.clone()));
         let (condensation, call) = decision(
-            condense(json!({"type": "llm", "max_size": 20}), &llm, &LogBuilder::with_steps(10))
-                .await
-                .unwrap(),
+            condense(
+                json!({"type": "llm", "max_size": 20}),
+                &llm,
+                &LogBuilder::with_steps(10),
+            )
+            .await
+            .unwrap(),
         );
         assert!(call.is_some());
         assert_eq!(
@@ -324,7 +393,13 @@ async fn unusable_summary_still_costs_and_condenses() {
     }
     let long = FunctionLlm::new(|_| Ok(json!({"content": "word ".repeat(1_000_000)})));
     let (condensation, _) = decision(
-        condense(json!({"type": "llm", "max_size": 20}), &long, &LogBuilder::with_steps(10)).await.unwrap(),
+        condense(
+            json!({"type": "llm", "max_size": 20}),
+            &long,
+            &LogBuilder::with_steps(10),
+        )
+        .await
+        .unwrap(),
     );
     assert!(condensation.summary.unwrap().len() < 21_000);
 }
@@ -332,17 +407,22 @@ async fn unusable_summary_still_costs_and_condenses() {
 #[tokio::test]
 async fn structured_formats_the_filled_in_form() {
     let config = || json!({"type": "structured", "max_size": 20});
-    let form =
-        json!({"request": "mend it", "done": "", "to_do": ["test", "ship"], "files": "a.rs", "own": "?"});
+    let form = json!({"request": "mend it", "done": "", "to_do": ["test", "ship"], "files": "a.rs", "own": "?"});
     let llm = FunctionLlm::calls("note_state", &form);
     let (_, condensation) = condensed(config(), &llm, &LogBuilder::with_steps(10)).await;
     assert_eq!(
         condensation.summary.as_deref(),
-        Some("## What the user wants\nmend it\n\n## Still to do\n[\"test\",\"ship\"]\n\n## Files\na.rs")
+        Some(
+            "## What the user wants\nmend it\n\n## Still to do\n[\"test\",\"ship\"]\n\n## Files\na.rs"
+        )
     );
     // A model that does not call says it in its own way.
-    let (_, condensation) =
-        condensed(config(), &FunctionLlm::replying("notes"), &LogBuilder::with_steps(10)).await;
+    let (_, condensation) = condensed(
+        config(),
+        &FunctionLlm::replying("notes"),
+        &LogBuilder::with_steps(10),
+    )
+    .await;
     assert_eq!(condensation.summary.as_deref(), Some("notes"));
 }
 
@@ -350,12 +430,22 @@ async fn structured_formats_the_filled_in_form() {
 async fn llm_attention_forgets_unranked_events() {
     let config = || json!({"type": "llm_attention", "max_size": 20});
     let expected = |view: Vec<String>| {
-        // Ten of 22 stay: prompt, task, the latest step, the two that were named, and the latest of the others.
-        let thoughts: Vec<_> = view.into_iter().filter(|text| text.starts_with("thought")).collect();
-        assert_eq!(thoughts, ["thought 1", "thought 3", "thought 9", "thought 10"]);
+        // Ten of 22 stay: prompt, task, the latest step, the two that were named, and the latest of
+        // the others.
+        let thoughts: Vec<_> = view
+            .into_iter()
+            .filter(|text| text.starts_with("thought"))
+            .collect();
+        assert_eq!(
+            thoughts,
+            ["thought 1", "thought 3", "thought 9", "thought 10"]
+        );
     };
     let log = LogBuilder::with_steps(10);
-    let ranked = FunctionLlm::calls("rank_events", &json!({"ids": [2, "7", 7, 99999, -1, null, 2]}));
+    let ranked = FunctionLlm::calls(
+        "rank_events",
+        &json!({"ids": [2, "7", 7, 99999, -1, null, 2]}),
+    );
     let (view, condensation) = condensed(config(), &ranked, &log).await;
     expected(view);
     assert!(condensation.forgotten_event_ids.is_some());
@@ -379,14 +469,36 @@ fn names_and_defaults_are_v0s() {
             max_event_length: 10_000,
         }
     );
-    let recent = CondenserConfig::Recent { keep_first: 1, max_events: 100 };
+    let recent = CondenserConfig::Recent {
+        keep_first: 1,
+        max_events: 100,
+    };
     assert_eq!(parse(r#"{"type": "recent"}"#).unwrap(), recent);
-    let pages = CondenserConfig::BrowserOutputMasking { attention_window: 1 };
-    assert_eq!(parse(r#"{"type": "browser_output_masking"}"#).unwrap(), pages);
-    let masking = CondenserConfig::ObservationMasking { attention_window: 100 };
-    assert_eq!(parse(r#"{"type": "observation_masking"}"#).unwrap(), masking);
-    for name in ["noop", "conversation_window", "structured", "amortized", "llm_attention"] {
-        parse(&format!(r#"{{"type": "{name}"}}"#)).unwrap().check().unwrap();
+    let pages = CondenserConfig::BrowserOutputMasking {
+        attention_window: 1,
+    };
+    assert_eq!(
+        parse(r#"{"type": "browser_output_masking"}"#).unwrap(),
+        pages
+    );
+    let masking = CondenserConfig::ObservationMasking {
+        attention_window: 100,
+    };
+    assert_eq!(
+        parse(r#"{"type": "observation_masking"}"#).unwrap(),
+        masking
+    );
+    for name in [
+        "noop",
+        "conversation_window",
+        "structured",
+        "amortized",
+        "llm_attention",
+    ] {
+        parse(&format!(r#"{{"type": "{name}"}}"#))
+            .unwrap()
+            .check()
+            .unwrap();
     }
     CondenserConfig::v0_default().check().unwrap();
     for (text, problem) in [
@@ -394,13 +506,19 @@ fn names_and_defaults_are_v0s() {
             r#"{"type": "amortized", "keep_first": 5, "max_size": 10}"#,
             "keep_first (5) must be less than half of max_size (10)",
         ),
-        (r#"{"type": "recent", "max_events": 0}"#, "max_events must be 1 or more"),
+        (
+            r#"{"type": "recent", "max_events": 0}"#,
+            "max_events must be 1 or more",
+        ),
         (
             r#"{"type": "pipeline", "condensers": [{"type": "observation_masking", "attention_window": 0}]}"#,
             "attention_window must be 1 or more",
         ),
     ] {
-        assert_eq!(parse(text).unwrap().check().unwrap_err().to_string(), problem);
+        assert_eq!(
+            parse(text).unwrap().check().unwrap_err().to_string(),
+            problem
+        );
     }
     assert!(parse(r#"{"type": "recent", "max_size": 1}"#).is_err());
     assert!(parse(r#"{"type": "noop", "max_size": 1}"#).is_err());
@@ -420,7 +538,10 @@ fn condensing() -> impl Strategy<Value = Value> {
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 proptest! {
@@ -505,22 +626,35 @@ async fn requested_condensation_shortens_what_every_condenser_shows() {
     ] {
         let condenser = build(config.clone(), &FunctionLlm::replying("unused"));
         let mut log = LogBuilder::with_steps(40);
-        let shown = async |log: &LogBuilder| match super::condense(condenser.as_ref(), log.view(), &|_| ())
-            .await
-            .unwrap()
-        {
-            CondenserOutput::View(view) => texts(&view.messages()),
-            CondenserOutput::Condensation(step) => panic!("{config}: {step:?}"),
-        };
+        let shown =
+            async |log: &LogBuilder| match super::condense(condenser.as_ref(), log.view(), &|_| ())
+                .await
+                .unwrap()
+            {
+                CondenserOutput::View(view) => texts(&view.messages()),
+                CondenserOutput::Condensation(step) => panic!("{config}: {step:?}"),
+            };
         let before = shown(&log).await;
         log.request_condensation();
-        let output = super::condense(condenser.as_ref(), log.view(), &|_| ()).await.unwrap();
-        let CondenserOutput::Condensation(step) = output else { panic!("{config}: no condensation") };
-        let EventBody::Action(Action::Condensation(condensation)) = step.body else { panic!("{config}") };
+        let output = super::condense(condenser.as_ref(), log.view(), &|_| ())
+            .await
+            .unwrap();
+        let CondenserOutput::Condensation(step) = output else {
+            panic!("{config}: no condensation")
+        };
+        let EventBody::Action(Action::Condensation(condensation)) = step.body else {
+            panic!("{config}")
+        };
         log.condense(condensation);
         let after = shown(&log).await;
-        assert!(after.len() < before.len(), "{config}: {before:?}, then {after:?}");
-        assert!(after.iter().all(|text| before.contains(text)), "{config}: {before:?}, then {after:?}");
+        assert!(
+            after.len() < before.len(),
+            "{config}: {before:?}, then {after:?}"
+        );
+        assert!(
+            after.iter().all(|text| before.contains(text)),
+            "{config}: {before:?}, then {after:?}"
+        );
         assert_eq!(after.last(), before.last(), "{config}");
     }
 }
@@ -528,8 +662,12 @@ async fn requested_condensation_shortens_what_every_condenser_shows() {
 /// The share decides what a provider's prompt cache saves.
 #[tokio::test]
 async fn most_of_a_request_repeats_the_one_before() {
-    let length =
-        |messages: &[ChatMessage]| messages.iter().map(|message| format!("{message:?}").len()).sum::<usize>();
+    let length = |messages: &[ChatMessage]| {
+        messages
+            .iter()
+            .map(|message| format!("{message:?}").len())
+            .sum::<usize>()
+    };
     for name in [
         "noop",
         "conversation_window",
@@ -541,7 +679,10 @@ async fn most_of_a_request_repeats_the_one_before() {
         "structured",
         "llm_attention",
     ] {
-        let condenser = build(json!({"type": name}), &FunctionLlm::replying("summary [5, 9, 3]"));
+        let condenser = build(
+            json!({"type": name}),
+            &FunctionLlm::replying("summary [5, 9, 3]"),
+        );
         let (mut log, mut before) = (LogBuilder::with_task(), Vec::new());
         let (mut repeated, mut all, mut moved) = (0, 0, 0);
         for _ in 0..200 {
@@ -556,7 +697,11 @@ async fn most_of_a_request_repeats_the_one_before() {
                 }
             };
             if !before.is_empty() {
-                let same = messages.iter().zip(&before).take_while(|(now, before)| now == before).count();
+                let same = messages
+                    .iter()
+                    .zip(&before)
+                    .take_while(|(now, before)| now == before)
+                    .count();
                 repeated += length(&messages[..same]);
                 all += length(&messages);
                 moved += usize::from(same < before.len());
@@ -564,7 +709,9 @@ async fn most_of_a_request_repeats_the_one_before() {
             before = messages;
         }
         let percent = repeated * 100 / all;
-        println!("{name}: {percent} %, and {moved} requests are not longer versions of the ones before");
+        println!(
+            "{name}: {percent} %, and {moved} requests are not longer versions of the ones before"
+        );
         // Only a window moves without a condensation: by half its 100 events, each 25 steps.
         assert!(percent >= 94 && moved <= 8, "{name}: {percent} % {moved}");
     }

@@ -14,7 +14,8 @@ pub(super) enum Command {
         llm: Arc<dyn Llm>,
         message: String,
     },
-    /// Nothing is started any more. `drained` is sent once no model and no tool server is being called.
+    /// Nothing is started any more. `drained` is sent once no model and no tool server is being
+    /// called.
     Drain {
         drained: oneshot::Sender<()>,
     },

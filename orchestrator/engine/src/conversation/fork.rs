@@ -7,27 +7,47 @@ use super::input::{Effect, Input, InputKind};
 use super::state::State;
 use super::transition::transition;
 
-/// Returns the log of a fork that has the events of `log` up to and including `last`. The fork has no sandbox, its pending
-/// actions are interrupted, and a working agent is paused.
+/// Returns the log of a fork that has the events of `log` up to and including `last`. The fork has
+/// no sandbox, its pending actions are interrupted, and a working agent is paused.
 ///
 /// `None` if the log has no event `last`, or does not start with [`Record::ConversationStarted`].
-pub fn fork(log: &[Event], from: &ConversationId, last: EventId, at: &Timestamp) -> Option<Vec<Event>> {
+pub fn fork(
+    log: &[Event],
+    from: &ConversationId,
+    last: EventId,
+    at: &Timestamp,
+) -> Option<Vec<Event>> {
     let length = log.iter().position(|event| event.id == last)? + 1;
     let mut events = log.get(..length)?.to_vec();
-    let EventBody::Record(Record::ConversationStarted(started)) = &mut events.first_mut()?.body else {
+    let EventBody::Record(Record::ConversationStarted(started)) = &mut events.first_mut()?.body
+    else {
         return None;
     };
-    started.forked_from = Some(ForkedFrom { conversation: from.clone(), event: last });
+    started.forked_from = Some(ForkedFrom {
+        conversation: from.clone(),
+        event: last,
+    });
     settle(&mut events, at);
     Some(events)
 }
 
-/// Appends the events of a copied log that has no sandbox: its pending actions are interrupted, and a working agent is paused.
+/// Appends the events of a copied log that has no sandbox: its pending actions are interrupted, and
+/// a working agent is paused.
 pub(super) fn settle(events: &mut Vec<Event>, at: &Timestamp) {
     let mut state = State::fold(&*events);
-    for kind in [InputKind::SandboxRemoved, InputKind::Recovered, InputKind::UserPause] {
+    for kind in [
+        InputKind::SandboxRemoved,
+        InputKind::Recovered,
+        InputKind::UserPause,
+    ] {
         let effects;
-        (state, effects) = transition(state, Input { at: at.clone(), kind });
+        (state, effects) = transition(
+            state,
+            Input {
+                at: at.clone(),
+                kind,
+            },
+        );
         for effect in effects {
             if let Effect::Append(appended) = effect {
                 events.extend(appended);

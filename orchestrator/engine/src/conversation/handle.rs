@@ -1,7 +1,8 @@
 //! Handle to a conversation that is open in this process.
 //!
-//! Sends commands to the conversation's task and shows its state; decides nothing. When the handle is dropped or closed,
-//! the task ends. The log stays, and what runs in the sandbox keeps running unless the sandbox is removed.
+//! Sends commands to the conversation's task and shows its state; decides nothing. When the handle
+//! is dropped or closed, the task ends. The log stays, and what runs in the sandbox keeps running
+//! unless the sandbox is removed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,10 +26,12 @@ use crate::llm::Llm;
 use crate::sandbox::Sandbox;
 use crate::title::first_line;
 
-/// Maximum number of queued commands. A user sends few; if the mailbox is full, the sender gets an error.
+/// Maximum number of queued commands. A user sends few; if the mailbox is full, the sender gets an
+/// error.
 const MAX_QUEUED_COMMANDS: usize = 64;
 
-/// Maximum number of live notices that a subscriber may lag behind. The observation has the output that it misses.
+/// Maximum number of live notices that a subscriber may lag behind. The observation has the output
+/// that it misses.
 const MAX_LIVE_LAG: usize = 512;
 
 /// A handle to a conversation that is open in this process.
@@ -37,8 +40,8 @@ pub struct Conversation {
     mailbox: mpsc::Sender<Command>,
     log: Arc<EventLog>,
     live: broadcast::Sender<LiveUpdate>,
-    /// Receiver for the first subscriber. Created with the task, because an action that is attached to may send output
-    /// before any client can subscribe.
+    /// Receiver for the first subscriber. Created with the task, because an action that is attached
+    /// to may send output before any client can subscribe.
     first_live: Mutex<Option<broadcast::Receiver<LiveUpdate>>>,
     state: watch::Receiver<Arc<State>>,
     sandbox: watch::Receiver<Option<Arc<dyn Sandbox>>>,
@@ -56,15 +59,22 @@ impl Conversation {
         id: ConversationId,
         started: ConversationStarted,
     ) -> Result<Self, ConversationError> {
-        let start = ConversationStart { started, system: parts.own.agent.system() };
+        let start = ConversationStart {
+            started,
+            system: parts.own.agent.system(),
+        };
         Self::open(parts, id, InputKind::Start(Box::new(start))).await
     }
 
     /// Opens a conversation of an earlier process, and resumes its unfinished work.
     ///
     /// # Errors
-    /// [`ConversationError::Unknown`] if no conversation has that id, [`ConversationError::Log`] if its log cannot be read.
-    pub async fn recover(parts: EngineParts, id: ConversationId) -> Result<Self, ConversationError> {
+    /// [`ConversationError::Unknown`] if no conversation has that id, [`ConversationError::Log`] if
+    /// its log cannot be read.
+    pub async fn recover(
+        parts: EngineParts,
+        id: ConversationId,
+    ) -> Result<Self, ConversationError> {
         let conversation = Self::open(parts, id, InputKind::Recovered).await?;
         if conversation.state().started.is_none() {
             return Err(ConversationError::Unknown(conversation.id));
@@ -85,13 +95,29 @@ impl Conversation {
         let (mailbox, commands) = mpsc::channel(MAX_QUEUED_COMMANDS);
         let (live, first_live) = broadcast::channel(MAX_LIVE_LAG);
         let (published_state, state_receiver) = watch::channel(Arc::new(state.clone()));
-        let task =
-            Task::new(parts, id.clone(), Arc::clone(&log), live.clone(), published_state, state, events);
+        let task = Task::new(
+            parts,
+            id.clone(),
+            Arc::clone(&log),
+            live.clone(),
+            published_state,
+            state,
+            events,
+        );
         let sandbox = task.watch_sandbox();
         let span = tracing::info_span!("conversation", %id);
         let task = tokio::spawn(task.run(commands, first).instrument(span));
         let (first_live, task) = (Mutex::new(Some(first_live)), Mutex::new(Some(task)));
-        Ok(Self { id, mailbox, log, live, first_live, state: state_receiver, sandbox, task })
+        Ok(Self {
+            id,
+            mailbox,
+            log,
+            live,
+            first_live,
+            state: state_receiver,
+            sandbox,
+            task,
+        })
     }
 
     /// Returns the conversation's id.
@@ -104,9 +130,14 @@ impl Conversation {
         &self.log
     }
 
-    /// Subscribes to live notices: the first subscriber from when the conversation was opened, later ones from now on.
+    /// Subscribes to live notices: the first subscriber from when the conversation was opened,
+    /// later ones from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<LiveUpdate> {
-        let first = self.first_live.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = self
+            .first_live
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         first.unwrap_or_else(|| self.live.subscribe())
     }
 
@@ -115,13 +146,14 @@ impl Conversation {
         Arc::clone(&self.state.borrow())
     }
 
-    /// Returns the sandbox for direct access to its files and programs, while it is connected. The log does not record such
-    /// access.
+    /// Returns the sandbox for direct access to its files and programs, while it is connected. The
+    /// log does not record such access.
     pub fn sandbox(&self) -> Option<Arc<dyn Sandbox>> {
         self.sandbox.borrow().clone()
     }
 
-    /// Whether the task has ended. Without a call of [`close`](Self::close), it ends if the log cannot be appended to.
+    /// Whether the task has ended. Without a call of [`close`](Self::close), it ends if the log
+    /// cannot be appended to.
     pub fn is_closed(&self) -> bool {
         self.mailbox.is_closed()
     }
@@ -129,7 +161,10 @@ impl Conversation {
     /// Waits for a state that matches. Returns the last state if the conversation ends first.
     pub async fn wait_for(&self, mut matches: impl FnMut(&State) -> bool) -> Arc<State> {
         let mut state = self.state.clone();
-        let reached = state.wait_for(|state| matches(state)).await.map(|state| Arc::clone(&state));
+        let reached = state
+            .wait_for(|state| matches(state))
+            .await
+            .map(|state| Arc::clone(&state));
         reached.unwrap_or_else(|_| self.state())
     }
 
@@ -186,7 +221,10 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn confirm(&self, action: Option<EventId>) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserConfirm { action, and_similar: false })
+        self.send_input(InputKind::UserConfirm {
+            action,
+            and_similar: false,
+        })
     }
 
     /// Confirms an action, and approves similar ones for the rest of the conversation.
@@ -195,11 +233,14 @@ impl Conversation {
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
     pub fn confirm_similar(&self, action: EventId) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserConfirm { action: Some(action), and_similar: true })
+        self.send_input(InputKind::UserConfirm {
+            action: Some(action),
+            and_similar: true,
+        })
     }
 
-    /// Rejects the action that awaits confirmation, or only the named one. The agent receives the reason and continues. If
-    /// the reason is empty, the agent waits for the user.
+    /// Rejects the action that awaits confirmation, or only the named one. The agent receives the
+    /// reason and continues. If the reason is empty, the agent waits for the user.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
@@ -208,15 +249,22 @@ impl Conversation {
         action: Option<EventId>,
         reason: impl Into<String>,
     ) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserReject { action, reason: reason.into() })
+        self.send_input(InputKind::UserReject {
+            action,
+            reason: reason.into(),
+        })
     }
 
-    /// Requests a title for a conversation that starts with a message. A model is called concurrently with the agents and
-    /// within the budget. An existing title stays.
+    /// Requests a title for a conversation that starts with a message. A model is called
+    /// concurrently with the agents and within the budget. An existing title stays.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn request_title(&self, llm: Arc<dyn Llm>, message: String) -> Result<(), ConversationError> {
+    pub fn request_title(
+        &self,
+        llm: Arc<dyn Llm>,
+        message: String,
+    ) -> Result<(), ConversationError> {
         self.send(Command::FindTitle { llm, message })
     }
 
@@ -236,8 +284,9 @@ impl Conversation {
         self.send_input(InputKind::UserFeedback(feedback))
     }
 
-    /// Starts nothing any more, and returns once no model and no tool server is being called, whose results would be lost. What
-    /// runs in the sandbox continues there. All that is due is started when the log is recovered.
+    /// Starts nothing any more, and returns once no model and no tool server is being called, whose
+    /// results would be lost. What runs in the sandbox continues there. All that is due is started
+    /// when the log is recovered.
     pub async fn drain(&self) {
         let (drained, ended) = oneshot::channel();
         if self.mailbox.send(Command::Drain { drained }).await.is_ok() {
@@ -249,13 +298,19 @@ impl Conversation {
     /// Ends the task, and removes, pauses or keeps the sandbox. The log stays.
     ///
     /// # Errors
-    /// The reason why the task ended earlier, if it did; [`ConversationError::Closed`] if it was already closed.
+    /// The reason why the task ended earlier, if it did; [`ConversationError::Closed`] if it was
+    /// already closed.
     pub async fn close(&self, sandbox: SandboxDisposition) -> Result<(), ConversationError> {
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = self
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let task = task.ok_or_else(|| ConversationError::Closed(self.id.clone()))?;
         // If it cannot be sent, the task has already ended, and its result has the reason.
         let _ = self.mailbox.send(Command::Close { sandbox }).await;
-        task.await.unwrap_or_else(|_| Err(ConversationError::Panicked(self.id.clone())))
+        task.await
+            .unwrap_or_else(|_| Err(ConversationError::Panicked(self.id.clone())))
     }
 
     fn send_input(&self, input: InputKind) -> Result<(), ConversationError> {

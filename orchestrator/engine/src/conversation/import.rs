@@ -9,20 +9,27 @@ use protocol::{
 
 use super::fork::settle;
 
-/// Returns the log of a conversation with V0's events, which follow its settings and get new ids. It has no sandbox, its pending
-/// actions are interrupted, and a working agent is paused.
+/// Returns the log of a conversation with V0's events, which follow its settings and get new ids.
+/// It has no sandbox, its pending actions are interrupted, and a working agent is paused.
 pub fn import(
     started: ConversationStarted,
     title: Option<String>,
     events: Vec<Event>,
     at: &Timestamp,
 ) -> Vec<Event> {
-    let first = events.first().map_or_else(|| at.clone(), |event| event.timestamp.clone());
-    let record =
-        |timestamp, record: Record| Event::new(EventId::FIRST, timestamp, EventSource::Environment, record);
+    let first = events
+        .first()
+        .map_or_else(|| at.clone(), |event| event.timestamp.clone());
+    let record = |timestamp, record: Record| {
+        Event::new(EventId::FIRST, timestamp, EventSource::Environment, record)
+    };
     let mut log = vec![record(first, Record::ConversationStarted(started))];
     // A record would be one of Glovebox, with a workspace of this machine for example.
-    log.extend(events.into_iter().filter(|event| !matches!(event.body, EventBody::Record(_))));
+    log.extend(
+        events
+            .into_iter()
+            .filter(|event| !matches!(event.body, EventBody::Record(_))),
+    );
     let title = title.map(|title| Record::ConversationTitled(ConversationTitled { title }));
     log.extend(title.map(|title| record(at.clone(), title)));
     let mut log = renumber(log);
@@ -31,7 +38,8 @@ pub fn import(
     log
 }
 
-/// Gives each event its index as its id, also where events refer to others. V0 has a file per event, without gaps between their ids.
+/// Gives each event its index as its id, also where events refer to others. V0 has a file per
+/// event, without gaps between their ids.
 #[must_use]
 pub fn renumber(mut log: Vec<Event>) -> Vec<Event> {
     let mut ids = BTreeMap::new();
@@ -47,12 +55,21 @@ pub fn renumber(mut log: Vec<Event>) -> Vec<Event> {
         event.cause = event.cause.and_then(|cause| ids.get(&cause).copied());
         let count = |seen| EventId(old_ids.partition_point(|id| *id < seen) as u64);
         event.events_seen = event.events_seen.map(count);
-        let EventBody::Action(Action::Condensation(condensation)) = &mut event.body else { continue };
+        let EventBody::Action(Action::Condensation(condensation)) = &mut event.body else {
+            continue;
+        };
         let forgotten = condensation.forgotten_event_ids.iter_mut().flatten();
-        let range = [&mut condensation.forgotten_events_start_id, &mut condensation.forgotten_events_end_id];
+        let range = [
+            &mut condensation.forgotten_events_start_id,
+            &mut condensation.forgotten_events_end_id,
+        ];
         for forgotten in forgotten.chain(range.into_iter().flatten()) {
-            let id = u64::try_from(*forgotten).ok().and_then(|id| ids.get(&EventId(id)));
-            *forgotten = id.and_then(|id| i64::try_from(id.0).ok()).unwrap_or(*forgotten);
+            let id = u64::try_from(*forgotten)
+                .ok()
+                .and_then(|id| ids.get(&EventId(id)));
+            *forgotten = id
+                .and_then(|id| i64::try_from(id.0).ok())
+                .unwrap_or(*forgotten);
         }
     }
     log
@@ -62,7 +79,11 @@ pub fn renumber(mut log: Vec<Event>) -> Vec<Event> {
 fn assign_delegations(log: &mut [Event]) {
     let mut open = Vec::new();
     for event in log {
-        if let EventBody::Observation(Observation { kind: ObservationKind::Delegate(_), .. }) = event.body {
+        if let EventBody::Observation(Observation {
+            kind: ObservationKind::Delegate(_),
+            ..
+        }) = event.body
+        {
             event.cause = event.cause.or(open.pop());
         }
         event.delegation = open.last().copied();
@@ -94,7 +115,10 @@ mod tests {
 
     fn import_values(values: &[Value]) -> Vec<Event> {
         let at = Timestamp::try_from("2026-01-01T00:00:00".to_owned()).unwrap();
-        let started = ConversationStarted { max_iterations: 10, ..ConversationStarted::default() };
+        let started = ConversationStarted {
+            max_iterations: 10,
+            ..ConversationStarted::default()
+        };
         import(started, Some("Title".to_owned()), events(values), &at)
     }
 
@@ -108,7 +132,10 @@ mod tests {
             json!({"observation": "error", "cause": 3, "content": "lost", "extras": {}}),
         ]);
         assert!(log.iter().map(|event| event.id.0).eq(0..log.len() as u64));
-        assert!(matches!(log[0].body, EventBody::Record(Record::ConversationStarted(_))));
+        assert!(matches!(
+            log[0].body,
+            EventBody::Record(Record::ConversationStarted(_))
+        ));
         assert_eq!(log[3].cause, Some(EventId(2)));
         assert_eq!(log[2].events_seen, Some(EventId(2)));
         let condensation = serde_json::to_value(&log[4]).unwrap();
@@ -126,7 +153,10 @@ mod tests {
             json!({"action": "run", "args": {"command": "sleep 99"}}),
         ]);
         let state = State::fold(&log);
-        assert_eq!((state.agent_state, state.has_pending_actions()), (AgentState::Paused, false));
+        assert_eq!(
+            (state.agent_state, state.has_pending_actions()),
+            (AgentState::Paused, false)
+        );
         assert_eq!(state.title.as_deref(), Some("Title"));
         let ended = import_values(&[
             json!({"observation": "agent_state_changed", "source": "environment", "content": "", "extras": {"agent_state": "finished"}}),
@@ -143,7 +173,9 @@ mod tests {
         ]);
         let state = State::fold(&log);
         assert_eq!(
-            state.started.map(|started| (started.max_iterations, started.workspace)),
+            state
+                .started
+                .map(|started| (started.max_iterations, started.workspace)),
             Some((10, None))
         );
     }
@@ -156,7 +188,10 @@ mod tests {
             json!({"observation": "delegate", "content": "", "extras": {"outputs": {}}}),
             json!({"action": "think", "args": {"thought": "outside"}}),
         ]);
-        let delegations: Vec<_> = log[..5].iter().map(|event| event.delegation.map(|id| id.0)).collect();
+        let delegations: Vec<_> = log[..5]
+            .iter()
+            .map(|event| event.delegation.map(|id| id.0))
+            .collect();
         assert_eq!(delegations, [None, None, Some(1), None, None]);
         assert_eq!(log[3].cause, Some(EventId(1)));
     }

@@ -1,4 +1,5 @@
-//! Inputs of the transition, and the effects that it returns. Both enums are closed: a new variant is a design change.
+//! Inputs of the transition, and the effects that it returns. Both enums are closed: a new variant
+//! is a design change.
 
 use std::time::Duration;
 
@@ -53,7 +54,8 @@ pub enum InputKind {
     UserReject {
         /// The action. `None` for the first one that awaits confirmation.
         action: Option<EventId>,
-        /// Reason for the agent, which then continues. If it is empty, the agent waits for the user.
+        /// Reason for the agent, which then continues. If it is empty, the agent waits for the
+        /// user.
         reason: String,
     },
     /// The model call of a step in flight failed and is retried.
@@ -65,7 +67,8 @@ pub enum InputKind {
         /// Whether the provider limits the rate.
         is_rate_limited: bool,
     },
-    /// A step did not run because the log lacks notices for its agent. It is due again once they are appended.
+    /// A step did not run because the log lacks notices for its agent. It is due again once they
+    /// are appended.
     StepDeferred {
         /// The agent.
         agent: AgentId,
@@ -177,7 +180,8 @@ pub struct ConversationStart {
 /// Work for the conversation's task, which performs effects in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Append events to the log, then publish them. Always the first effect, and durable before the next one starts.
+    /// Append events to the log, then publish them. Always the first effect, and durable before the
+    /// next one starts.
     Append(Vec<Event>),
     /// Let an agent take a step on the log up to `seen`.
     Step {
@@ -195,17 +199,19 @@ pub enum Effect {
     Create,
     /// Attach to the leased sandbox.
     Attach(Box<SandboxLeased>),
-    /// Perform an action in the sandbox, or attach to it if the sandbox knows it. If the sandbox is lost, no result is
-    /// reported but [`InputKind::SandboxLost`].
+    /// Perform an action in the sandbox, or attach to it if the sandbox knows it. If the sandbox is
+    /// lost, no result is reported but [`InputKind::SandboxLost`].
     Execute {
         /// The action.
         action: EventId,
         /// Request to the sandbox.
         request: Box<ActionRequest>,
-        /// Time after which it is cancelled as if the user had stopped it. `None` if its time is not limited.
+        /// Time after which it is cancelled as if the user had stopped it. `None` if its time is
+        /// not limited.
         time_left: Option<Duration>,
     },
-    /// Have a model write out the draft of an edit. The result is [`InputKind::DraftDone`], or the sandbox's loss as above.
+    /// Have a model write out the draft of an edit. The result is [`InputKind::DraftDone`], or the
+    /// sandbox's loss as above.
     WriteDraft {
         /// The action.
         action: EventId,

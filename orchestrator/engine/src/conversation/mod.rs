@@ -1,7 +1,7 @@
 //! A conversation: one event log, and one task that owns it.
 //!
-//! [`State`] is the fold of the log with the schedule of this process. [`transition`] decides purely, and the task behind
-//! [`Conversation`] performs its effects.
+//! [`State`] is the fold of the log with the schedule of this process. [`transition`] decides
+//! purely, and the task behind [`Conversation`] performs its effects.
 
 mod command;
 mod error;
@@ -36,8 +36,8 @@ pub use parts::EngineParts;
 pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{
-    AgentId, AgentRun, ChildAgent, ModelCallId, PendingAction, PendingRequest, SandboxConnection, Schedule,
-    ScheduledWork, State, TitleSearch,
+    AgentId, AgentRun, ChildAgent, ModelCallId, PendingAction, PendingRequest, SandboxConnection,
+    Schedule, ScheduledWork, State, TitleSearch,
 };
 pub use stuck::{AgentLoop, LoopKind, LoopRecovery, StuckDetector};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};

@@ -13,7 +13,8 @@ use crate::security::SecurityAnalyzer;
 pub struct EngineParts {
     /// Stores the event log.
     pub store: Arc<dyn EventStore>,
-    /// Right to append to the log. Dropped when the conversation's task has ended, which may be after its handles.
+    /// Right to append to the log. Dropped when the conversation's task has ended, which may be
+    /// after its handles.
     pub write_lock: Arc<dyn Send + Sync>,
     /// The conversation's own agent.
     pub own: TeamMember,

@@ -12,7 +12,10 @@ const PAGE_SIZE: usize = 256;
 ///
 /// # Errors
 /// See [`EventStore::read`].
-pub async fn read_state(store: &dyn EventStore, conversation: &ConversationId) -> Result<State, StoreError> {
+pub async fn read_state(
+    store: &dyn EventStore,
+    conversation: &ConversationId,
+) -> Result<State, StoreError> {
     let mut state = State::default();
     loop {
         let page = store.read(conversation, state.next_id, PAGE_SIZE).await?;

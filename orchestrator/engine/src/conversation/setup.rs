@@ -1,17 +1,20 @@
 //! Set-up of a workspace: the shell script of each step. Pure.
 //!
-//! A step is a run action in the agent's shell, so that the exports of a set-up script stay. It requires only a POSIX shell,
-//! and its output names missing programs. Every step is idempotent. Values of the user are quoted.
+//! A step is a run action in the agent's shell, so that the exports of a set-up script stay. It
+//! requires only a POSIX shell, and its output names missing programs. Every step is idempotent.
+//! Values of the user are quoted.
 
 use protocol::action::RunAction;
 use protocol::record::WorkspaceSetup;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{Observation, ObservationKind};
 
-/// Timeout of a step, in seconds: V0's timeout for set-up scripts. There is no timeout for missing output.
+/// Timeout of a step, in seconds: V0's timeout for set-up scripts. There is no timeout for missing
+/// output.
 pub(super) const STEP_TIMEOUT: f64 = 600.0;
 
-/// Time after the timeout in which the sandbox must respond, in seconds. Killing the step takes about a second.
+/// Time after the timeout in which the sandbox must respond, in seconds. Killing the step takes
+/// about a second.
 pub(super) const CANCEL_GRACE_PERIOD: f64 = 30.0;
 
 /// Folder of the workspace that an organization's knowledge is cloned to.
@@ -61,16 +64,20 @@ impl SetupStep {
     /// Returns the steps of a set-up, in order.
     pub(super) fn all_for(setup: &WorkspaceSetup) -> &'static [Self] {
         match setup {
-            WorkspaceSetup::Repository { url, .. } if organization_repository(url).is_some() => {
-                &[Self::Clone, Self::CloneKnowledge, Self::RunScript, Self::InstallHook]
-            }
+            WorkspaceSetup::Repository { url, .. } if organization_repository(url).is_some() => &[
+                Self::Clone,
+                Self::CloneKnowledge,
+                Self::RunScript,
+                Self::InstallHook,
+            ],
             WorkspaceSetup::Repository { .. } => &[Self::Clone, Self::RunScript, Self::InstallHook],
             WorkspaceSetup::EmptyRepository => &[Self::Initialize],
             WorkspaceSetup::Folder => &[Self::RunScript, Self::InstallHook],
         }
     }
 
-    /// Whether the agent cannot work without the step. Failures of the others are only reported to it, as in V0.
+    /// Whether the agent cannot work without the step. Failures of the others are only reported to
+    /// it, as in V0.
     pub(super) fn is_required(self) -> bool {
         matches!(self, Self::Clone | Self::Initialize)
     }
@@ -87,14 +94,19 @@ impl SetupStep {
     /// Returns the action of the step. Its `thought` is the label of the step.
     pub(super) fn action(self, setup: &WorkspaceSetup, working_dir: &str) -> RunAction {
         let (command, thought) = match (self, setup) {
-            (Self::Clone, WorkspaceSetup::Repository { url, branch }) => {
-                (clone(url, branch.as_deref(), working_dir), clone_title(url, branch.as_deref()))
-            }
+            (Self::Clone, WorkspaceSetup::Repository { url, branch }) => (
+                clone(url, branch.as_deref(), working_dir),
+                clone_title(url, branch.as_deref()),
+            ),
             (Self::CloneKnowledge, WorkspaceSetup::Repository { url, .. }) => {
                 let url = organization_repository(url).unwrap_or_default();
                 let values = format!("url={}\nfolder={KNOWLEDGE_FOLDER}\n", quote(&url));
                 (
-                    in_subshell(working_dir, &values, include_str!("setup/clone_knowledge.sh")),
+                    in_subshell(
+                        working_dir,
+                        &values,
+                        include_str!("setup/clone_knowledge.sh"),
+                    ),
                     format!("Looking for the organization's knowledge at {url}"),
                 )
             }
@@ -110,7 +122,8 @@ impl SetupStep {
                 ),
                 "Running the set-up script".to_owned(),
             ),
-            // `set +eu` first: if the set-up script left these options set, a failing command would end the shell.
+            // `set +eu` first: if the set-up script left these options set, a failing command would
+            // end the shell.
             (Self::InstallHook, _) => (
                 format!(
                     "set +eu\n{}",
@@ -123,7 +136,12 @@ impl SetupStep {
                 "Installing the commit hook".to_owned(),
             ),
         };
-        RunAction { command, thought, blocking: true, ..Default::default() }
+        RunAction {
+            command,
+            thought,
+            blocking: true,
+            ..Default::default()
+        }
     }
 }
 
@@ -137,10 +155,22 @@ pub(super) fn describe_failure(request: &ActionRequest, observation: &Observatio
         ObservationKind::Run(run) => format!(" failed with exit code {}", run.metadata.exit_code),
         _ => " failed".to_owned(),
     };
-    let lines: Vec<_> = observation.content.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let output = lines.get(lines.len().saturating_sub(MAX_QUOTED_LINES)..).unwrap_or_default().join(" ");
+    let lines: Vec<_> = observation
+        .content
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let output = lines
+        .get(lines.len().saturating_sub(MAX_QUOTED_LINES)..)
+        .unwrap_or_default()
+        .join(" ");
     let skipped = output.chars().count().saturating_sub(MAX_QUOTED_CHARS);
-    let output: String = output.chars().skip(skipped).filter(|character| !character.is_control()).collect();
+    let output: String = output
+        .chars()
+        .skip(skipped)
+        .filter(|character| !character.is_control())
+        .collect();
     format!("{thought}{status}: {output}")
 }
 
@@ -159,7 +189,10 @@ fn clone(url: &str, branch: Option<&str>, working_dir: &str) -> String {
 }
 
 fn clone_title(url: &str, branch: Option<&str>) -> String {
-    branch.map_or_else(|| format!("Cloning {url}"), |branch| format!("Cloning {url}, branch {branch}"))
+    branch.map_or_else(
+        || format!("Cloning {url}"),
+        |branch| format!("Cloning {url}, branch {branch}"),
+    )
 }
 
 /// Changes to the folder and runs the script in a subshell without standard input.
@@ -167,9 +200,11 @@ fn in_subshell(folder: &str, values: &str, text: &str) -> String {
     format!("cd -- {} && (\n{values}{text}) </dev/null", quote(folder))
 }
 
-/// Returns the URL of the repository with an organization's knowledge. `None` if the URL has no owner, such as a path.
+/// Returns the URL of the repository with an organization's knowledge. `None` if the URL has no
+/// owner, such as a path.
 ///
-/// The names are V0's: `.openhands`, and `openhands-config` at GitLab and Azure DevOps, where no name starts with a dot.
+/// The names are V0's: `.openhands`, and `openhands-config` at GitLab and Azure DevOps, where no
+/// name starts with a dot.
 fn organization_repository(url: &str) -> Option<String> {
     let trimmed = url.trim_end_matches('/');
     let (host, path) = match trimmed.split_once("://") {
@@ -178,20 +213,30 @@ fn organization_repository(url: &str) -> Option<String> {
         None if trimmed.starts_with('/') => return None,
         None => trimmed.split_once(':')?,
     };
-    let (owner, _) = path.rsplit_once('/').filter(|(owner, _)| !owner.is_empty())?;
+    let (owner, _) = path
+        .rsplit_once('/')
+        .filter(|(owner, _)| !owner.is_empty())?;
     let before_path = trimmed.strip_suffix(path)?;
     if host.ends_with("dev.azure.com") {
         let (organization, _) = path.split_once('/')?;
-        return Some(format!("{before_path}{organization}/openhands-config/_git/openhands-config"));
+        return Some(format!(
+            "{before_path}{organization}/openhands-config/_git/openhands-config"
+        ));
     }
-    let name = if host.contains("gitlab") { "openhands-config" } else { ".openhands" };
+    let name = if host.contains("gitlab") {
+        "openhands-config"
+    } else {
+        ".openhands"
+    };
     let suffix = if path.ends_with(".git") { ".git" } else { "" };
     Some(format!("{before_path}{owner}/{name}{suffix}"))
 }
 
 /// Returns the repository that a set-up clones. `None` if it clones none.
 pub(super) fn repository(setup: &WorkspaceSetup, working_dir: &str) -> Option<Repository> {
-    let WorkspaceSetup::Repository { url, branch } = setup else { return None };
+    let WorkspaceSetup::Repository { url, branch } = setup else {
+        return None;
+    };
     let path = url.trim_end_matches('/').trim_end_matches(".git");
     let mut parts = path.rsplit(['/', ':']).take(2).collect::<Vec<_>>();
     parts.reverse();
@@ -220,15 +265,21 @@ fn folder_name(url: &str) -> String {
         .strip_suffix(".git")
         .unwrap_or(last)
         .chars()
-        .map(
-            |character| {
-                if character.is_ascii_alphanumeric() || "._-".contains(character) { character } else { '-' }
-            },
-        )
+        .map(|character| {
+            if character.is_ascii_alphanumeric() || "._-".contains(character) {
+                character
+            } else {
+                '-'
+            }
+        })
         .take(100)
         .collect();
     let name = name.trim_start_matches(['.', '-']);
-    if name.is_empty() { "repository".to_owned() } else { name.to_owned() }
+    if name.is_empty() {
+        "repository".to_owned()
+    } else {
+        name.to_owned()
+    }
 }
 
 fn join(folder: &str, name: &str) -> String {
@@ -252,28 +303,55 @@ mod tests {
     use crate::skip::skip_without;
 
     fn repository(url: &str, branch: Option<&str>) -> WorkspaceSetup {
-        WorkspaceSetup::Repository { url: url.into(), branch: branch.map(Into::into) }
+        WorkspaceSetup::Repository {
+            url: url.into(),
+            branch: branch.map(Into::into),
+        }
     }
 
-    /// Runs a step in a new shell. Returns its exit code, and its output with the shell's folder at the end.
-    fn perform(step: SetupStep, setup: &WorkspaceSetup, folder: &Path, path: Option<&Path>) -> (i32, String) {
+    /// Runs a step in a new shell. Returns its exit code, and its output with the shell's folder at
+    /// the end.
+    fn perform(
+        step: SetupStep,
+        setup: &WorkspaceSetup,
+        folder: &Path,
+        path: Option<&Path>,
+    ) -> (i32, String) {
         let action = step.action(setup, folder.to_str().unwrap());
         let mut shell = Command::new("/bin/sh");
-        shell.arg("-c").arg(format!("{}\ncode=$?; echo \"in $PWD\"; exit $code", action.command));
-        shell
-            .env_clear()
-            .env("HOME", folder)
-            .env("PATH", path.unwrap_or(Path::new("/usr/local/bin:/usr/bin:/bin")));
+        shell.arg("-c").arg(format!(
+            "{}\ncode=$?; echo \"in $PWD\"; exit $code",
+            action.command
+        ));
+        shell.env_clear().env("HOME", folder).env(
+            "PATH",
+            path.unwrap_or(Path::new("/usr/local/bin:/usr/bin:/bin")),
+        );
         let output = shell.output().unwrap();
         let text = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
+        (
+            output.status.code().unwrap_or(-1),
+            String::from_utf8_lossy(&text).into_owned(),
+        )
     }
 
     fn git(folder: &Path, arguments: &[&str]) -> bool {
         let mut git = Command::new("git");
-        git.args(["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"])
-            .args(arguments);
-        git.current_dir(folder).env("HOME", folder).output().unwrap().status.success()
+        git.args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "-c",
+            "init.defaultBranch=main",
+        ])
+        .args(arguments);
+        git.current_dir(folder)
+            .env("HOME", folder)
+            .output()
+            .unwrap()
+            .status
+            .success()
     }
 
     #[test]
@@ -296,11 +374,26 @@ mod tests {
     #[test]
     fn organization_repository_is_named_as_in_v0() {
         for (url, expected) in [
-            ("https://github.com/octo/hello.git", Some("https://github.com/octo/.openhands.git")),
-            ("https://github.com/octo/hello/", Some("https://github.com/octo/.openhands")),
-            ("git@github.com:octo/hello.git", Some("git@github.com:octo/.openhands.git")),
-            ("ssh://git@h:22/octo/hello", Some("ssh://git@h:22/octo/.openhands")),
-            ("https://gitlab.com/octo/team/hello", Some("https://gitlab.com/octo/team/openhands-config")),
+            (
+                "https://github.com/octo/hello.git",
+                Some("https://github.com/octo/.openhands.git"),
+            ),
+            (
+                "https://github.com/octo/hello/",
+                Some("https://github.com/octo/.openhands"),
+            ),
+            (
+                "git@github.com:octo/hello.git",
+                Some("git@github.com:octo/.openhands.git"),
+            ),
+            (
+                "ssh://git@h:22/octo/hello",
+                Some("ssh://git@h:22/octo/.openhands"),
+            ),
+            (
+                "https://gitlab.com/octo/team/hello",
+                Some("https://gitlab.com/octo/team/openhands-config"),
+            ),
             (
                 "https://dev.azure.com/octo/project/_git/hello",
                 Some("https://dev.azure.com/octo/openhands-config/_git/openhands-config"),
@@ -326,23 +419,36 @@ mod tests {
         let stale = work.join(KNOWLEDGE_FOLDER).join("microagents/stale.md");
         std::fs::create_dir_all(stale.parent().unwrap()).unwrap();
         std::fs::write(&stale, "").unwrap();
-        let origins = format!("[url \"file://{}/\"]\ninsteadOf = https://h/\n", folder.path().display());
+        let origins = format!(
+            "[url \"file://{}/\"]\ninsteadOf = https://h/\n",
+            folder.path().display()
+        );
         std::fs::write(work.join(".gitconfig"), origins).unwrap();
         let setup = repository("https://h/owner's/hello", None);
         assert!(SetupStep::all_for(&setup).contains(&SetupStep::CloneKnowledge));
         let (code, output) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
-        assert!(code == 0 && output.contains("There is no repository"), "{output}");
+        assert!(
+            code == 0 && output.contains("There is no repository"),
+            "{output}"
+        );
         assert!(!work.join(KNOWLEDGE_FOLDER).exists());
 
         let origin = folder.path().join("owner's/.openhands");
         std::fs::create_dir_all(origin.join("microagents")).unwrap();
         std::fs::write(origin.join("microagents/house.md"), "House rules.").unwrap();
         assert!(
-            git(&origin, &["init"]) && git(&origin, &["add", "."]) && git(&origin, &["commit", "-m", "x"])
+            git(&origin, &["init"])
+                && git(&origin, &["add", "."])
+                && git(&origin, &["commit", "-m", "x"])
         );
         let (code, output) = perform(SetupStep::CloneKnowledge, &setup, &work, None);
         assert_eq!(code, 0, "{output}");
-        assert!(work.join(KNOWLEDGE_FOLDER).join("microagents/house.md").exists(), "{output}");
+        assert!(
+            work.join(KNOWLEDGE_FOLDER)
+                .join("microagents/house.md")
+                .exists(),
+            "{output}"
+        );
 
         let programs = folder.path().join("empty");
         let (code, _) = perform(SetupStep::CloneKnowledge, &setup, &work, Some(&programs));
@@ -369,9 +475,11 @@ mod tests {
             "\\'; touch made",
         ];
         for text in hostile {
-            for setup in
-                [repository(text, None), repository("/nowhere", Some(text)), repository(text, Some(text))]
-            {
+            for setup in [
+                repository(text, None),
+                repository("/nowhere", Some(text)),
+                repository(text, Some(text)),
+            ] {
                 let folder = tempfile::tempdir().unwrap();
                 let (code, output) = perform(SetupStep::Clone, &setup, folder.path(), None);
                 assert_ne!(code, 0, "{output}");
@@ -392,25 +500,42 @@ mod tests {
             return;
         }
         let folder = tempfile::tempdir().unwrap();
-        let (origin, work) = (folder.path().join("it's an origin"), folder.path().join("my work"));
+        let (origin, work) = (
+            folder.path().join("it's an origin"),
+            folder.path().join("my work"),
+        );
         std::fs::create_dir_all(&origin).unwrap();
         std::fs::create_dir_all(work.join(".it-s-an-origin.unfinished-clone/.git")).unwrap();
         std::fs::write(origin.join("file"), "text").unwrap();
         assert!(
-            git(&origin, &["init"]) && git(&origin, &["add", "."]) && git(&origin, &["commit", "-m", "x"])
+            git(&origin, &["init"])
+                && git(&origin, &["add", "."])
+                && git(&origin, &["commit", "-m", "x"])
         );
-        assert!(git(&origin, &["branch", "-m", "it's a branch".replace(' ', "-").as_str()]));
+        assert!(git(
+            &origin,
+            &["branch", "-m", "it's a branch".replace(' ', "-").as_str()]
+        ));
         let setup = repository(origin.to_str().unwrap(), Some("it's-a-branch"));
         for _ in 0..2 {
             let (code, output) = perform(SetupStep::Clone, &setup, &work, None);
             assert_eq!(code, 0, "{output}");
-            assert!(output.contains(&format!("in {}/it-s-an-origin", work.display())), "{output}");
-            assert_eq!(std::fs::read_to_string(work.join("it-s-an-origin/file")).unwrap(), "text");
+            assert!(
+                output.contains(&format!("in {}/it-s-an-origin", work.display())),
+                "{output}"
+            );
+            assert_eq!(
+                std::fs::read_to_string(work.join("it-s-an-origin/file")).unwrap(),
+                "text"
+            );
             assert_eq!(std::fs::read_dir(&work).unwrap().count(), 1);
         }
         std::fs::remove_dir_all(work.join("it-s-an-origin/.git")).unwrap();
         let (code, output) = perform(SetupStep::Clone, &setup, &work, None);
-        assert!(code == 1 && output.contains("something else at it-s-an-origin"), "{output}");
+        assert!(
+            code == 1 && output.contains("something else at it-s-an-origin"),
+            "{output}"
+        );
     }
 
     #[test]
@@ -420,14 +545,29 @@ mod tests {
         std::fs::create_dir(&programs).unwrap();
         for (name, text) in [("git", "exit 128"), ("ls", "echo lo"), ("rm", "exit 0")] {
             std::fs::write(programs.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
-            Command::new("chmod").arg("755").arg(programs.join(name)).status().unwrap();
+            Command::new("chmod")
+                .arg("755")
+                .arg(programs.join(name))
+                .status()
+                .unwrap();
         }
-        for (url, is_named) in
-            [("https://h/o/p", true), ("git@h:o/p", true), ("/srv/p", false), ("file:///srv/p", false)]
-        {
-            let (code, output) =
-                perform(SetupStep::Clone, &repository(url, None), folder.path(), Some(&programs));
-            assert_eq!((code, output.contains("has no network")), (1, is_named), "{output}");
+        for (url, is_named) in [
+            ("https://h/o/p", true),
+            ("git@h:o/p", true),
+            ("/srv/p", false),
+            ("file:///srv/p", false),
+        ] {
+            let (code, output) = perform(
+                SetupStep::Clone,
+                &repository(url, None),
+                folder.path(),
+                Some(&programs),
+            );
+            assert_eq!(
+                (code, output.contains("has no network")),
+                (1, is_named),
+                "{output}"
+            );
         }
     }
 
@@ -451,8 +591,12 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         for expected in ["Initialized", "already"] {
-            let (code, output) =
-                perform(SetupStep::Initialize, &WorkspaceSetup::EmptyRepository, folder.path(), None);
+            let (code, output) = perform(
+                SetupStep::Initialize,
+                &WorkspaceSetup::EmptyRepository,
+                folder.path(),
+                None,
+            );
             assert!(code == 0 && output.contains(expected), "{output}");
             assert!(folder.path().join(".git/HEAD").exists());
         }
@@ -467,33 +611,67 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         assert!(git(folder.path(), &["init"]));
         std::fs::create_dir(at(".openhands")).unwrap();
-        std::fs::write(at(".openhands/pre-commit.sh"), "echo ours >> log; [ ! -e refuse ]").unwrap();
+        std::fs::write(
+            at(".openhands/pre-commit.sh"),
+            "echo ours >> log; [ ! -e refuse ]",
+        )
+        .unwrap();
         std::fs::create_dir_all(at(".git/hooks")).unwrap();
-        std::fs::write(at(".git/hooks/pre-commit"), "#!/bin/sh\necho theirs >> log\n").unwrap();
-        Command::new("chmod").arg("755").arg(at(".git/hooks/pre-commit")).status().unwrap();
+        std::fs::write(
+            at(".git/hooks/pre-commit"),
+            "#!/bin/sh\necho theirs >> log\n",
+        )
+        .unwrap();
+        Command::new("chmod")
+            .arg("755")
+            .arg(at(".git/hooks/pre-commit"))
+            .status()
+            .unwrap();
         for _ in 0..2 {
-            let (code, output) =
-                perform(SetupStep::InstallHook, &WorkspaceSetup::Folder, folder.path(), None);
+            let (code, output) = perform(
+                SetupStep::InstallHook,
+                &WorkspaceSetup::Folder,
+                folder.path(),
+                None,
+            );
             assert_eq!(code, 0, "{output}");
         }
         let commit = || git(folder.path(), &["commit", "--allow-empty", "-m", "x"]);
         assert!(commit());
-        assert_eq!(std::fs::read_to_string(at("log")).unwrap(), "theirs\nours\n");
+        assert_eq!(
+            std::fs::read_to_string(at("log")).unwrap(),
+            "theirs\nours\n"
+        );
         std::fs::write(at("refuse"), "").unwrap();
         assert!(!commit(), "the hook fails if the script fails");
     }
 
     #[test]
     fn setup_failure_is_one_bounded_line() {
-        let metadata = CommandMetadata { exit_code: 128, ..Default::default() };
-        let run = RunObservation { metadata, ..Default::default() };
-        let run_action = RunAction { thought: "Cloning x".into(), ..Default::default() };
+        let metadata = CommandMetadata {
+            exit_code: 128,
+            ..Default::default()
+        };
+        let run = RunObservation {
+            metadata,
+            ..Default::default()
+        };
+        let run_action = RunAction {
+            thought: "Cloning x".into(),
+            ..Default::default()
+        };
         let request = ActionRequest::new(SandboxAction::Run(run_action), None);
         let output = describe_failure(
             &request,
-            &Observation::new("Cloning into 'y'...\r\nfatal:\u{1b}[2J no\n\nWhy not.", run.clone()),
+            &Observation::new(
+                "Cloning into 'y'...\r\nfatal:\u{1b}[2J no\n\nWhy not.",
+                run.clone(),
+            ),
         );
-        assert_eq!(output, "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not.");
+        assert_eq!(
+            output,
+            "Cloning x failed with exit code 128: Cloning into 'y'... fatal:[2J no Why not."
+        );
         let output = describe_failure(&request, &Observation::new("é".repeat(100_000), run));
         assert!(output.chars().count() < 700 && !output.contains('\n'));
     }

@@ -1,4 +1,5 @@
-//! Compares `states.md` with what [`transition`](super::transition) does. `GLOVEBOX_WRITE_STATES=1` rewrites it.
+//! Compares `states.md` with what [`transition`](super::transition) does. `GLOVEBOX_WRITE_STATES=1`
+//! rewrites it.
 
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::{AgentState, EventBody, ObservationKind};
@@ -15,20 +16,50 @@ const STATES: &[(&str, &[Occurrence])] = &[
     ("`awaiting_user_input`", &[SandboxReady]),
     ("`running`, no sandbox is ready", &[SandboxFailed, Message]),
     ("`running`, a step is in flight", &[SandboxReady, Message]),
-    ("`running`, an action is in flight", &[SandboxReady, Message, StepDone(Decision::Run)]),
-    ("`rate_limited`", &[SandboxReady, Message, CallRetried(true)]),
-    ("`awaiting_user_confirmation`", &[SandboxReady, Message, StepDone(Decision::RunRisky)]),
+    (
+        "`running`, an action is in flight",
+        &[SandboxReady, Message, StepDone(Decision::Run)],
+    ),
+    (
+        "`rate_limited`",
+        &[SandboxReady, Message, CallRetried(true)],
+    ),
+    (
+        "`awaiting_user_confirmation`",
+        &[SandboxReady, Message, StepDone(Decision::RunRisky)],
+    ),
     ("`paused`", &[SandboxReady, Message, Pause]),
-    ("`paused`, an action is in flight", &[SandboxReady, Message, StepDone(Decision::Run), Pause]),
+    (
+        "`paused`, an action is in flight",
+        &[SandboxReady, Message, StepDone(Decision::Run), Pause],
+    ),
     ("`stopped`", &[SandboxReady, Message, Stop]),
-    ("`stopped`, an action is being cancelled", &[SandboxReady, Message, StepDone(Decision::Run), Stop]),
-    ("`finished`", &[SandboxReady, Message, StepDone(Decision::Finish)]),
-    ("`rejected`", &[SandboxReady, Message, StepDone(Decision::Reject)]),
-    ("`error`", &[SandboxReady, Message, StepDone(Decision::Fail)]),
+    (
+        "`stopped`, an action is being cancelled",
+        &[SandboxReady, Message, StepDone(Decision::Run), Stop],
+    ),
+    (
+        "`finished`",
+        &[SandboxReady, Message, StepDone(Decision::Finish)],
+    ),
+    (
+        "`rejected`",
+        &[SandboxReady, Message, StepDone(Decision::Reject)],
+    ),
+    (
+        "`error`",
+        &[SandboxReady, Message, StepDone(Decision::Fail)],
+    ),
     ("`error` before the first message", &[SandboxFailed]),
     (
         "`error`, an action is pending",
-        &[SandboxReady, Message, StepDone(Decision::Run), Crash, SandboxFailed],
+        &[
+            SandboxReady,
+            Message,
+            StepDone(Decision::Run),
+            Crash,
+            SandboxFailed,
+        ],
     ),
 ];
 
@@ -46,7 +77,10 @@ const OCCURRENCES: &[(&str, Occurrence)] = &[
     ("reject without a reason", Reject("")),
     ("the provider rate-limits the model", CallRetried(true)),
     ("the agent acts", StepDone(Decision::Run)),
-    ("the agent acts, and the action requires confirmation", StepDone(Decision::RunRisky)),
+    (
+        "the agent acts, and the action requires confirmation",
+        StepDone(Decision::RunRisky),
+    ),
     ("the agent asks a question", StepDone(Decision::Ask)),
     ("the agent finishes", StepDone(Decision::Finish)),
     ("the agent rejects the task", StepDone(Decision::Reject)),
@@ -70,7 +104,12 @@ fn table() -> String {
     let mut table = HEAD.to_owned();
     for (name, way) in STATES {
         for (label, occurrence) in OCCURRENCES {
-            let mut world = World::start(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
+            let mut world = World::start(
+                None,
+                ConfirmationPolicy::Risky {
+                    from: SecurityRisk::High,
+                },
+            );
             way.iter().for_each(|occurrence| world.apply(occurrence));
             let before = world.log.len();
             world.apply(occurrence);
@@ -84,8 +123,12 @@ fn table() -> String {
 }
 
 fn entered(event: &protocol::Event) -> Option<String> {
-    let EventBody::Observation(observation) = &event.body else { return None };
-    let ObservationKind::AgentStateChanged(changed) = &observation.kind else { return None };
+    let EventBody::Observation(observation) = &event.body else {
+        return None;
+    };
+    let ObservationKind::AgentStateChanged(changed) = &observation.kind else {
+        return None;
+    };
     Some(format!("`{}`", changed.agent_state))
 }
 
@@ -94,7 +137,12 @@ fn every_lasting_state_is_in_the_table() {
     let reached: Vec<AgentState> = STATES
         .iter()
         .map(|(_, way)| {
-            let mut world = World::start(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
+            let mut world = World::start(
+                None,
+                ConfirmationPolicy::Risky {
+                    from: SecurityRisk::High,
+                },
+            );
             way.iter().for_each(|occurrence| world.apply(occurrence));
             world.state.agent_state
         })
@@ -112,5 +160,8 @@ fn table_of_states_matches_transition() {
         std::fs::write(path, &table).unwrap();
     }
     let written = include_str!("states.md");
-    assert_eq!(written, table, "GLOVEBOX_WRITE_STATES=1 cargo test -p engine states rewrites it");
+    assert_eq!(
+        written, table,
+        "GLOVEBOX_WRITE_STATES=1 cargo test -p engine states rewrites it"
+    );
 }

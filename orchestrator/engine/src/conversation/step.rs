@@ -1,5 +1,5 @@
-//! Runs an agent's step: offers tools, recalls knowledge, condenses the history, calls the agent and assesses the risk of its
-//! action. All results become events.
+//! Runs an agent's step: offers tools, recalls knowledge, condenses the history, calls the agent
+//! and assesses the risk of its action. All results become events.
 
 use std::sync::Arc;
 
@@ -58,13 +58,20 @@ struct WorkspaceKnowledge {
 
 impl StepRunner {
     pub(super) fn new(parts: EngineParts) -> Self {
-        Self { member: parts.own.clone(), parts, knowledge: Arc::default() }
+        Self {
+            member: parts.own.clone(),
+            parts,
+            knowledge: Arc::default(),
+        }
     }
 
     /// Returns the runner of another agent. `None` if the team has no agent of that name.
     pub(super) fn for_agent(&self, name: &str) -> Option<Self> {
         let member = self.parts.team.get(name)?.clone();
-        Some(Self { member, ..self.clone() })
+        Some(Self {
+            member,
+            ..self.clone()
+        })
     }
 
     /// Tool servers of the agent.
@@ -82,10 +89,20 @@ impl StepRunner {
         if view.pending_call().is_some() {
             return 0.0;
         }
-        let TeamMember { agent, condenser, llm, .. } = &self.member;
+        let TeamMember {
+            agent,
+            condenser,
+            llm,
+            ..
+        } = &self.member;
         let own = agent.system();
-        let tools = Tool::all_from_stored(&own).chain(view.offered_tools().iter().cloned()).collect();
-        let request = LlmRequest { messages: view.messages(), tools };
+        let tools = Tool::all_from_stored(&own)
+            .chain(view.offered_tools().iter().cloned())
+            .collect();
+        let request = LlmRequest {
+            messages: view.messages(),
+            tools,
+        };
         let tokens = request.token_upper_bound();
         llm.max_cost(tokens).max(condenser.max_cost(tokens))
     }
@@ -108,16 +125,22 @@ impl StepRunner {
                 return Ok(StepOutcome::Deferred(notices));
             }
         }
-        let TeamMember { agent, condenser, llm, .. } = &self.member;
+        let TeamMember {
+            agent,
+            condenser,
+            llm,
+            ..
+        } = &self.member;
         let condensed = match view.pending_call() {
             // No model is called.
             Some(_) => CondenserOutput::View(view),
             None => condenser::condense(condenser.as_ref(), view, on_progress).await?,
         };
         let (mut step, shown) = match condensed {
-            CondenserOutput::View(view) => {
-                (Box::new(agent.step(&view, llm.as_ref(), on_progress).await?), Some(view))
-            }
+            CondenserOutput::View(view) => (
+                Box::new(agent.step(&view, llm.as_ref(), on_progress).await?),
+                Some(view),
+            ),
             CondenserOutput::Condensation(step) => (step, None),
         };
         if let EventBody::Action(action) = &mut step.body {
@@ -132,34 +155,67 @@ impl StepRunner {
         Ok(StepOutcome::Decided(step))
     }
 
-    async fn notices(&self, view: &View, workspace: &StepWorkspace, offer: &ToolOffer) -> Vec<Notice> {
-        let to_notice = |body| Notice { source: EventSource::Environment, body, is_result: false };
+    async fn notices(
+        &self,
+        view: &View,
+        workspace: &StepWorkspace,
+        offer: &ToolOffer,
+    ) -> Vec<Notice> {
+        let to_notice = |body| Notice {
+            source: EventSource::Environment,
+            body,
+            is_result: false,
+        };
         let mut notices: Vec<Notice> = announce(view, offer).into_iter().map(to_notice).collect();
         notices.extend(self.recall(view, workspace).await.into_iter().flatten());
         notices
     }
 
-    /// Offers the tools of servers, including the servers that the workspace's knowledge configures.
+    /// Offers the tools of servers, including the servers that the workspace's knowledge
+    /// configures.
     pub(super) async fn offer(&self, workspace: &StepWorkspace) -> ToolOffer {
         self.read_knowledge(workspace).await;
-        self.member.tool_servers.offer(workspace.sandbox.as_ref()).await
+        self.member
+            .tool_servers
+            .offer(workspace.sandbox.as_ref())
+            .await
     }
 
     /// Reads the knowledge of the workspace once per boot of its sandbox.
     async fn read_knowledge(&self, workspace: &StepWorkspace) {
-        let (Some(own), Some(sandbox)) = (&self.parts.memory, &workspace.sandbox) else { return };
+        let (Some(own), Some(sandbox)) = (&self.parts.memory, &workspace.sandbox) else {
+            return;
+        };
         let lease = sandbox.lease();
         let mut knowledge = self.knowledge.lock().await;
         if knowledge.boot_id.as_ref() != Some(&lease.boot_id) {
-            let Repository { folder, knowledge_folder, .. } = &workspace.repository;
-            let folder = if folder.is_empty() { &lease.working_dir } else { folder };
-            let memory = own.clone().load(sandbox.as_ref(), folder, knowledge_folder).await;
+            let Repository {
+                folder,
+                knowledge_folder,
+                ..
+            } = &workspace.repository;
+            let folder = if folder.is_empty() {
+                &lease.working_dir
+            } else {
+                folder
+            };
+            let memory = own
+                .clone()
+                .load(sandbox.as_ref(), folder, knowledge_folder)
+                .await;
             for problem in memory.problems() {
                 tracing::warn!(%problem, "cannot use knowledge of the workspace");
             }
-            *knowledge = WorkspaceKnowledge { memory: Some(memory), boot_id: Some(lease.boot_id.clone()) };
+            *knowledge = WorkspaceKnowledge {
+                memory: Some(memory),
+                boot_id: Some(lease.boot_id.clone()),
+            };
         }
-        let servers = knowledge.memory.as_ref().map(Memory::servers).unwrap_or_default();
+        let servers = knowledge
+            .memory
+            .as_ref()
+            .map(Memory::servers)
+            .unwrap_or_default();
         drop(knowledge);
         self.member.tool_servers.set_sandbox_servers(servers).await;
     }
@@ -172,14 +228,22 @@ impl StepRunner {
         let memory = knowledge.memory.as_ref().unwrap_or(own);
         let recall = memory.recall(query, &workspace_facts(workspace), view.recalled())?;
         let action = EventBody::Action(recall.action.into());
-        let action = Notice { source: EventSource::User, body: action, is_result: false };
-        let observation =
-            Notice { source: EventSource::Environment, body: recall.observation.into(), is_result: true };
+        let action = Notice {
+            source: EventSource::User,
+            body: action,
+            is_result: false,
+        };
+        let observation = Notice {
+            source: EventSource::Environment,
+            body: recall.observation.into(),
+            is_result: true,
+        };
         Some([action, observation])
     }
 
-    /// Assesses the action's risk if it can require confirmation. Returns the reason, which is empty if there is none. Without an
-    /// analyzer the risk is unknown, whatever the model declares.
+    /// Assesses the action's risk if it can require confirmation. Returns the reason, which is
+    /// empty if there is none. Without an analyzer the risk is unknown, whatever the model
+    /// declares.
     async fn assess_risk(&self, action: &mut Action, history: &View) -> String {
         let Some(analyzer) = &self.parts.analyzer else {
             action.set_security_risk(SecurityRisk::Unknown);
@@ -188,13 +252,19 @@ impl StepRunner {
         if !security::needs_confirmation(ConfirmationPolicy::Always, action) {
             return String::new();
         }
-        let assessed =
-            tokio::time::timeout(security::MAX_ASSESSMENT_TIME, analyzer.assess(action, history)).await;
+        let assessed = tokio::time::timeout(
+            security::MAX_ASSESSMENT_TIME,
+            analyzer.assess(action, history),
+        )
+        .await;
         let RiskAssessment { risk, reason } = match assessed {
             Ok(Ok(assessment)) => assessment,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "cannot assess an action's risk");
-                RiskAssessment { risk: SecurityRisk::Unknown, reason: error.to_string() }
+                RiskAssessment {
+                    risk: SecurityRisk::Unknown,
+                    reason: error.to_string(),
+                }
             }
             Err(_) => RiskAssessment {
                 risk: SecurityRisk::Unknown,
@@ -204,20 +274,42 @@ impl StepRunner {
                 ),
             },
         };
-        tracing::debug!(action = action.kind(), ?risk, reason, "assessed an action's risk");
+        tracing::debug!(
+            action = action.kind(),
+            ?risk,
+            reason,
+            "assessed an action's risk"
+        );
         action.set_security_risk(risk);
         reason.chars().take(MAX_REASON_CHARS).collect()
     }
 }
 
-fn workspace_facts(StepWorkspace { sandbox, repository }: &StepWorkspace) -> WorkspaceFacts {
-    let Repository { name, branch, folder, .. } = repository.clone();
+fn workspace_facts(
+    StepWorkspace {
+        sandbox,
+        repository,
+    }: &StepWorkspace,
+) -> WorkspaceFacts {
+    let Repository {
+        name,
+        branch,
+        folder,
+        ..
+    } = repository.clone();
     WorkspaceFacts {
         repo_name: name,
         repo_branch: branch,
         repo_directory: folder,
-        date: clock::now().as_str().get(..10).unwrap_or_default().to_owned(),
-        working_dir: sandbox.as_ref().map(|sandbox| sandbox.lease().working_dir.clone()).unwrap_or_default(),
+        date: clock::now()
+            .as_str()
+            .get(..10)
+            .unwrap_or_default()
+            .to_owned(),
+        working_dir: sandbox
+            .as_ref()
+            .map(|sandbox| sandbox.lease().working_dir.clone())
+            .unwrap_or_default(),
         ..WorkspaceFacts::default()
     }
 }

@@ -1,7 +1,8 @@
 //! Detects agents that are stuck in a loop, and recovers from loops. Pure: a fold of the log.
 //!
-//! The patterns are V0's. Waiting for a running process is no loop: it resets the detector. Neither are steps whose output
-//! changes. Loops that are not detected end at the limits of steps and budget.
+//! The patterns are V0's. Waiting for a running process is no loop: it resets the detector. Neither
+//! are steps whose output changes. Loops that are not detected end at the limits of steps and
+//! budget.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +25,8 @@ const MAX_PATTERN_LENGTH: usize = 10;
 /// Fields that do not determine what an action does.
 const IGNORED_FIELDS: [&str; 3] = ["thought", "confirmation_state", "security_risk"];
 
-/// Latest turns of one agent since the user's last message. Holds hashes instead of texts, and at most ten turns.
+/// Latest turns of one agent since the user's last message. Holds hashes instead of texts, and at
+/// most ten turns.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StuckDetector {
     recent: Vec<Turn>,
@@ -80,10 +82,15 @@ struct Turn {
     kind: TurnKind,
 }
 
-/// Texts are compared by 64-bit hashes: a forged collision can only stop the conversation that forges it.
+/// Texts are compared by 64-bit hashes: a forged collision can only stop the conversation that
+/// forges it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum TurnKind {
-    Step { action: u64, outcome: u64, failure: Option<StepFailure> },
+    Step {
+        action: u64,
+        outcome: u64,
+        failure: Option<StepFailure>,
+    },
     Message(u64),
     Condensation,
 }
@@ -104,10 +111,15 @@ impl StuckDetector {
     /// Applies an event of the agent.
     pub fn apply(&mut self, event: &Event) {
         match (&event.body, event.source) {
-            (EventBody::Action(Action::Message(_) | Action::LoopRecovery(_)), EventSource::User) => {
+            (
+                EventBody::Action(Action::Message(_) | Action::LoopRecovery(_)),
+                EventSource::User,
+            ) => {
                 *self = Self::default();
             }
-            (EventBody::Action(Action::Condensation(_)), _) => self.push(event.id, TurnKind::Condensation),
+            (EventBody::Action(Action::Condensation(_)), _) => {
+                self.push(event.id, TurnKind::Condensation)
+            }
             (EventBody::Action(action), EventSource::Agent) => self.act(event.id, action),
             (EventBody::Observation(observation), _) => self.observe(event, observation),
             _ => {}
@@ -117,12 +129,25 @@ impl StuckDetector {
     /// Returns the loop that the agent is in. `None` if it is in none.
     pub fn detected_loop(&self) -> Option<AgentLoop> {
         const PATTERNS: [LoopPattern; 5] = [
-            (LoopKind::SameOutcome, 4, |turns| is_step(turns) && repeats_after(1, turns)),
+            (LoopKind::SameOutcome, 4, |turns| {
+                is_step(turns) && repeats_after(1, turns)
+            }),
             (LoopKind::SameError, 3, has_same_error),
             (LoopKind::Monologue, 3, |turns| {
-                matches!(turns, [Turn { kind: TurnKind::Message(_), .. }, ..]) && repeats_after(1, turns)
+                matches!(
+                    turns,
+                    [
+                        Turn {
+                            kind: TurnKind::Message(_),
+                            ..
+                        },
+                        ..
+                    ]
+                ) && repeats_after(1, turns)
             }),
-            (LoopKind::Alternating, 6, |turns| repeats_after(2, turns) && !repeats_after(1, turns)),
+            (LoopKind::Alternating, 6, |turns| {
+                repeats_after(2, turns) && !repeats_after(1, turns)
+            }),
             (LoopKind::Condensations, MAX_PATTERN_LENGTH, |turns| {
                 turns.iter().all(|turn| turn.kind == TurnKind::Condensation)
             }),
@@ -130,17 +155,27 @@ impl StuckDetector {
         PATTERNS.into_iter().find_map(|(kind, length, matches)| {
             let turns = self.recent.get(self.recent.len().checked_sub(length)?..)?;
             let first = turns.first().filter(|_| matches(turns))?;
-            Some(AgentLoop { kind, since: first.since })
+            Some(AgentLoop {
+                kind,
+                since: first.since,
+            })
         })
     }
 
     fn act(&mut self, id: EventId, action: &Action) {
         match action {
             Action::Message(message) => self.push(id, TurnKind::Message(hash(&message.content))),
-            Action::System(_) | Action::Null(_) | Action::Recall(_) | Action::CondensationRequest(_) => {}
+            Action::System(_)
+            | Action::Null(_)
+            | Action::Recall(_)
+            | Action::CondensationRequest(_) => {}
             action => {
                 let is_wait = matches!(action, Action::Run(run) if run.command.trim().is_empty());
-                self.open = Some(OpenAction { id, fingerprint: fingerprint(action), is_wait });
+                self.open = Some(OpenAction {
+                    id,
+                    fingerprint: fingerprint(action),
+                    is_wait,
+                });
             }
         }
     }
@@ -156,14 +191,29 @@ impl StuckDetector {
             Some(action) if action.is_wait || is_running(observation) => self.recent.clear(),
             Some(action) => {
                 let outcome = outcome(observation);
-                self.push(action.id, TurnKind::Step { action: action.fingerprint, outcome, failure });
+                self.push(
+                    action.id,
+                    TurnKind::Step {
+                        action: action.fingerprint,
+                        outcome,
+                        failure,
+                    },
+                );
             }
-            // A call that became no action. Different calls may fail with the same text, such as an unknown tool.
+            // A call that became no action. Different calls may fail with the same text, such as an
+            // unknown tool.
             None if failure == Some(StepFailure::Error) && event.cause.is_none() => {
                 if let Some(call) = &event.tool_call_metadata {
                     let outcome = outcome(observation);
                     let action = fingerprint_of_call(call).unwrap_or(outcome);
-                    self.push(event.id, TurnKind::Step { action, outcome, failure });
+                    self.push(
+                        event.id,
+                        TurnKind::Step {
+                            action,
+                            outcome,
+                            failure,
+                        },
+                    );
                 }
             }
             None => {}
@@ -188,20 +238,25 @@ impl AgentLoop {
             LoopKind::Alternating => "took turns between the same two steps three times",
             LoopKind::Condensations => "had its history condensed ten times and did nothing else",
         };
-        let text =
-            format!("The agent is stuck in a loop that started with event {}: it {description}.", self.since);
+        let text = format!(
+            "The agent is stuck in a loop that started with event {}: it {description}.",
+            self.since
+        );
         Observation::new(text, LoopDetectionObservation {})
     }
 
-    /// Returns the events that leave the loop, in order, without a change of the agent's state. `last` is the last event of
-    /// the log, `message` the user's last message. Forgotten events stay in the log and leave the agent's view.
+    /// Returns the events that leave the loop, in order, without a change of the agent's state.
+    /// `last` is the last event of the log, `message` the user's last message. Forgotten events
+    /// stay in the log and leave the agent's view.
     pub fn recover(
         &self,
         recovery: LoopRecovery,
         last: EventId,
         message: Option<&MessageAction>,
     ) -> Vec<(EventSource, Action)> {
-        let action = LoopRecoveryAction { option: recovery.option() };
+        let action = LoopRecoveryAction {
+            option: recovery.option(),
+        };
         let mut events = vec![(EventSource::User, action.into())];
         if recovery != LoopRecovery::Stop {
             let forgotten = CondensationAction {
@@ -236,19 +291,37 @@ impl LoopRecovery {
 }
 
 fn repeats_after(period: usize, turns: &[Turn]) -> bool {
-    turns.iter().zip(turns.iter().skip(period)).all(|(turn, later)| turn.kind == later.kind)
+    turns
+        .iter()
+        .zip(turns.iter().skip(period))
+        .all(|(turn, later)| turn.kind == later.kind)
 }
 
 fn is_step(turns: &[Turn]) -> bool {
-    matches!(turns, [Turn { kind: TurnKind::Step { .. }, .. }, ..])
+    matches!(
+        turns,
+        [
+            Turn {
+                kind: TurnKind::Step { .. },
+                ..
+            },
+            ..
+        ]
+    )
 }
 
 fn has_same_error(turns: &[Turn]) -> bool {
     let error = |turn: &Turn| match turn.kind {
-        TurnKind::Step { action, failure: Some(StepFailure::Error), .. } => Some((action, None)),
-        TurnKind::Step { action, outcome, failure: Some(StepFailure::Syntax) } => {
-            Some((action, Some(outcome)))
-        }
+        TurnKind::Step {
+            action,
+            failure: Some(StepFailure::Error),
+            ..
+        } => Some((action, None)),
+        TurnKind::Step {
+            action,
+            outcome,
+            failure: Some(StepFailure::Syntax),
+        } => Some((action, Some(outcome))),
         _ => None,
     };
     let first = turns.first().and_then(error);
@@ -264,7 +337,8 @@ fn fingerprint(action: &Action) -> u64 {
     // The fields of every kind are an object. If they were not, only the kind would be compared.
     let text = serde_json::to_string(&action.fields()).unwrap_or_default();
     let fields: BTreeMap<&str, &RawValue> = serde_json::from_str(&text).unwrap_or_default();
-    let is_included = |name: &str| matches!(action, Action::Think(_)) || !IGNORED_FIELDS.contains(&name);
+    let is_included =
+        |name: &str| matches!(action, Action::Think(_)) || !IGNORED_FIELDS.contains(&name);
     let included: Vec<_> = fields
         .iter()
         .filter(|(name, _)| is_included(name))
@@ -276,7 +350,9 @@ fn fingerprint(action: &Action) -> u64 {
 /// Hash of a tool call's name and arguments. `None` if the model's response does not have the call.
 fn fingerprint_of_call(metadata: &ToolCallMetadata) -> Option<u64> {
     let calls = AssistantMessage::from(&metadata.model_response).tool_calls;
-    let call = calls.into_iter().find(|call| call.id == metadata.tool_call_id)?;
+    let call = calls
+        .into_iter()
+        .find(|call| call.id == metadata.tool_call_id)?;
     Some(hash(&(call.name, call.arguments)))
 }
 
@@ -293,24 +369,28 @@ fn outcome(observation: &Observation) -> u64 {
     hash(&(observation.kind.kind(), exit_code, content))
 }
 
-/// Removes the cell numbers from a traceback. They count executed cells, so that no two tracebacks would be equal.
+/// Removes the cell numbers from a traceback. They count executed cells, so that no two tracebacks
+/// would be equal.
 fn without_cell_numbers(traceback: &str) -> String {
     // Prefixes of IPython since 8.7, 8.5, 8.0, and before.
     const PREFIXES: [&str; 4] = ["Cell In[", "Cell In [", "Input In [", "<ipython-input-"];
-    PREFIXES.into_iter().fold(traceback.to_owned(), |text, prefix| {
-        let mut parts = text.split(prefix);
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |text, part| {
-            text + prefix + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+    PREFIXES
+        .into_iter()
+        .fold(traceback.to_owned(), |text, prefix| {
+            let mut parts = text.split(prefix);
+            let first = parts.next().unwrap_or_default().to_owned();
+            parts.fold(first, |text, part| {
+                text + prefix + part.trim_start_matches(|digit: char| digit.is_ascii_digit())
+            })
         })
-    })
 }
 
 fn failure(observation: &Observation) -> Option<StepFailure> {
     match &observation.kind {
         ObservationKind::Error(_) => Some(StepFailure::Error),
         ObservationKind::RunIpython(_) => {
-            let output = RunIpythonObservation::without_kernel_info(&observation.content).trim_end();
+            let output =
+                RunIpythonObservation::without_kernel_info(&observation.content).trim_end();
             let error = output.lines().next_back()?;
             // `SyntaxError` and its subclasses.
             let is_syntax = ["SyntaxError: ", "IndentationError: ", "TabError: "]

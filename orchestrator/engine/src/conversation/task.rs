@@ -1,8 +1,9 @@
 //! Task that owns a conversation: it feeds inputs to [`transition`] and performs the effects.
 //!
-//! One task per conversation, and the only writer of its log. It decides nothing: what may start, and when, is in
-//! [`State::schedule`]. All work runs in a set of tasks that ends with it. It ends when the conversation is closed, when
-//! the handle is dropped, or when the log cannot be appended to: what is not in the log has not happened.
+//! One task per conversation, and the only writer of its log. It decides nothing: what may start,
+//! and when, is in [`State::schedule`]. All work runs in a set of tasks that ends with it. It ends
+//! when the conversation is closed, when the handle is dropped, or when the log cannot be appended
+//! to: what is not in the log has not happened.
 
 mod model_calls;
 mod sandbox;
@@ -40,7 +41,8 @@ use model_calls::AgentWorker;
 use sandbox::{Performer, RunningAction};
 use trace::InputTrace;
 
-/// Retries of calls that wait to be recorded. More are not recorded, so that a call never waits for the log.
+/// Retries of calls that wait to be recorded. More are not recorded, so that a call never waits for
+/// the log.
 const MAX_QUEUED_RETRIES: usize = 32;
 
 /// Timeout of the check whether a sandbox is lost, which delays a message of the user.
@@ -56,11 +58,24 @@ struct StepRetry {
 
 /// Result of work that the task started.
 enum WorkResult {
-    Step { agent: AgentId, seen: EventId, result: Result<StepOutcome, LlmError> },
+    Step {
+        agent: AgentId,
+        seen: EventId,
+        result: Result<StepOutcome, LlmError>,
+    },
     Sandbox(Result<Arc<dyn Sandbox>, SandboxError>),
-    Action { action: EventId, result: Result<Observation, SandboxError> },
-    Draft { action: EventId, result: Result<DraftResult, SandboxError> },
-    Title { title: String, call: Option<ModelCall> },
+    Action {
+        action: EventId,
+        result: Result<Observation, SandboxError>,
+    },
+    Draft {
+        action: EventId,
+        result: Result<DraftResult, SandboxError>,
+    },
+    Title {
+        title: String,
+        call: Option<ModelCall>,
+    },
 }
 
 /// Owner of a conversation.
@@ -71,7 +86,8 @@ pub(super) struct Task {
     live: broadcast::Sender<LiveUpdate>,
     published_state: watch::Sender<Arc<State>>,
     state: State,
-    /// Events that are not in the views yet. The others are not kept, so that memory does not grow with the log.
+    /// Events that are not in the views yet. The others are not kept, so that memory does not grow
+    /// with the log.
     events: Vec<Arc<Event>>,
     /// The latest sandbox, also when it was lost: its container may still exist.
     latest_sandbox: Option<SandboxId>,
@@ -185,11 +201,17 @@ impl Task {
         }
     }
 
-    /// Reports that the conversation is drained once no model and no tool server is being called. What runs in the sandbox
-    /// continues there, and is attached to when the log is recovered.
+    /// Reports that the conversation is drained once no model and no tool server is being called.
+    /// What runs in the sandbox continues there, and is attached to when the log is recovered.
     fn report_drained(&mut self) {
-        let steps = self.workers.values().any(|worker| worker.running_step.is_some());
-        let calls = self.actions.values().any(|running| running.performer != Performer::Sandbox);
+        let steps = self
+            .workers
+            .values()
+            .any(|worker| worker.running_step.is_some());
+        let calls = self
+            .actions
+            .values()
+            .any(|running| running.performer != Performer::Sandbox);
         if self.is_draining && !steps && !calls {
             // Sending fails if no caller waits any more.
             for drained in self.drained.drain(..) {
@@ -205,7 +227,9 @@ impl Task {
         if disposition == SandboxDisposition::Keep {
             return Ok(());
         }
-        let Some(sandbox) = self.latest_sandbox.take() else { return Ok(()) };
+        let Some(sandbox) = self.latest_sandbox.take() else {
+            return Ok(());
+        };
         if disposition == SandboxDisposition::Pause {
             // Where the runtime cannot pause a sandbox, it keeps running.
             if let Ok(pausing) = self.parts.provider.pausing()
@@ -224,11 +248,17 @@ impl Task {
         Ok(())
     }
 
-    /// Reports a sandbox that was lost while nothing ran in it, so that its replacement precedes the user's message, and no action
-    /// of the agent fails. Actions in flight report it themselves.
+    /// Reports a sandbox that was lost while nothing ran in it, so that its replacement precedes
+    /// the user's message, and no action of the agent fails. Actions in flight report it
+    /// themselves.
     async fn check_sandbox(&mut self) -> Result<(), ConversationError> {
-        let is_used = self.actions.values().any(|running| running.performer != Performer::ToolServer);
-        let Some(sandbox) = self.connected_sandbox().filter(|_| !is_used) else { return Ok(()) };
+        let is_used = self
+            .actions
+            .values()
+            .any(|running| running.performer != Performer::ToolServer);
+        let Some(sandbox) = self.connected_sandbox().filter(|_| !is_used) else {
+            return Ok(());
+        };
         match timeout(SANDBOX_CHECK_TIMEOUT, sandbox.check_connection()).await {
             Ok(Err(error @ SandboxError::Lost { .. })) => {
                 let lost = self.lose_sandbox(&error);
@@ -238,19 +268,34 @@ impl Task {
         }
     }
 
-    /// Converts a result to an input. `None` if the work was abandoned, which can happen after its result was queued.
+    /// Converts a result to an input. `None` if the work was abandoned, which can happen after its
+    /// result was queued.
     fn on_work_result(&mut self, result: WorkResult) -> Option<InputKind> {
         match result {
-            WorkResult::Step { agent, seen, result } => {
+            WorkResult::Step {
+                agent,
+                seen,
+                result,
+            } => {
                 if !self.is_step_running(agent, seen) {
                     return None;
                 }
                 self.workers.get_mut(&agent)?.running_step = None;
                 Some(match result {
-                    Ok(StepOutcome::Deferred(notices)) => InputKind::StepDeferred { agent, notices },
+                    Ok(StepOutcome::Deferred(notices)) => {
+                        InputKind::StepDeferred { agent, notices }
+                    }
                     Ok(StepOutcome::Refused(reason)) => InputKind::StepRefused { agent, reason },
-                    Ok(StepOutcome::Decided(step)) => InputKind::StepDone { agent, seen, result: Ok(step) },
-                    Err(error) => InputKind::StepDone { agent, seen, result: Err(error) },
+                    Ok(StepOutcome::Decided(step)) => InputKind::StepDone {
+                        agent,
+                        seen,
+                        result: Ok(step),
+                    },
+                    Err(error) => InputKind::StepDone {
+                        agent,
+                        seen,
+                        result: Err(error),
+                    },
                 })
             }
             WorkResult::Sandbox(Ok(sandbox)) => {
@@ -263,17 +308,24 @@ impl Task {
                 self.actions.remove(&action)?;
                 let observation = match result {
                     Ok(observation) => observation,
-                    Err(error @ SandboxError::Lost { .. }) => return Some(self.lose_sandbox(&error)),
+                    Err(error @ SandboxError::Lost { .. }) => {
+                        return Some(self.lose_sandbox(&error));
+                    }
                     // It was cancelled, but its result is unknown.
                     Err(error) => interrupted(&error.to_string()),
                 };
-                Some(InputKind::ActionDone { action, observation: Box::new(observation) })
+                Some(InputKind::ActionDone {
+                    action,
+                    observation: Box::new(observation),
+                })
             }
             WorkResult::Draft { action, result } => {
                 self.actions.remove(&action)?;
                 let result = match result {
                     Ok(result) => result,
-                    Err(error @ SandboxError::Lost { .. }) => return Some(self.lose_sandbox(&error)),
+                    Err(error @ SandboxError::Lost { .. }) => {
+                        return Some(self.lose_sandbox(&error));
+                    }
                     Err(error) => DraftResult::failed(error.to_string()),
                 };
                 Some(InputKind::DraftDone { action, result })
@@ -292,7 +344,8 @@ impl Task {
             for effect in self.decide(input).await? {
                 inputs.extend(self.perform(effect));
             }
-            self.workers.retain(|agent, _| self.state.run(*agent).is_some());
+            self.workers
+                .retain(|agent, _| self.state.run(*agent).is_some());
         }
         Ok(())
     }
@@ -301,18 +354,28 @@ impl Task {
     async fn decide(&mut self, input: InputKind) -> Result<Vec<Effect>, ConversationError> {
         let trace = InputTrace::new(&self.state, &input);
         let state = std::mem::take(&mut self.state);
-        let (state, mut effects) = transition(state, Input { at: clock::now(), kind: input });
+        let (state, mut effects) = transition(
+            state,
+            Input {
+                at: clock::now(),
+                kind: input,
+            },
+        );
         self.state = state;
         if let Some(Effect::Append(_)) = effects.first() {
-            let Effect::Append(events) = effects.remove(0) else { return Ok(effects) };
+            let Effect::Append(events) = effects.remove(0) else {
+                return Ok(effects);
+            };
             let appended = self.log.append(events).await;
-            let events = appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
+            let events =
+                appended.map_err(|error| ConversationError::Log(self.id.clone(), error))?;
             self.latest_sandbox =
                 latest_sandbox(events.iter().map(Arc::as_ref)).or(self.latest_sandbox.take());
             trace.log(&events, &self.state);
             self.events.extend(events.iter().cloned());
         }
-        self.published_state.send_replace(Arc::new(self.state.clone()));
+        self.published_state
+            .send_replace(Arc::new(self.state.clone()));
         Ok(effects)
     }
 
@@ -328,8 +391,16 @@ impl Task {
             Effect::AbandonStep { agent } => self.abandon_step(agent),
             Effect::Create => self.create_sandbox(),
             Effect::Attach(lease) => self.attach_sandbox(*lease),
-            Effect::Execute { action, request, time_left } => self.execute(action, *request, time_left),
-            Effect::WriteDraft { action, draft, request } => self.write_draft(action, *draft, *request),
+            Effect::Execute {
+                action,
+                request,
+                time_left,
+            } => self.execute(action, *request, time_left),
+            Effect::WriteDraft {
+                action,
+                draft,
+                request,
+            } => self.write_draft(action, *draft, *request),
             Effect::CallTool { action, call } => self.call_tool(action, *call),
             Effect::Cancel { action } => {
                 if let Some(running) = self.actions.get(&action) {

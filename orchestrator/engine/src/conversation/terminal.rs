@@ -3,7 +3,8 @@
 use protocol::Observation;
 use protocol::observation::UserRejectedObservation;
 
-/// `error_id` of the observation of an action whose sandbox was lost: it may or may not have completed.
+/// `error_id` of the observation of an action whose sandbox was lost: it may or may not have
+/// completed.
 pub const INTERRUPTED: &str = "ACTION$INTERRUPTED";
 
 /// `error_id` of the observation of an action that was never sent to a sandbox.
@@ -25,5 +26,8 @@ pub(super) fn rejected(text: &str) -> Observation {
 
 /// Observation of an action that was not started.
 pub(super) fn not_performed(reason: &str) -> Observation {
-    Observation::error(format!("The action was not performed: {reason}."), NOT_PERFORMED)
+    Observation::error(
+        format!("The action was not performed: {reason}."),
+        NOT_PERFORMED,
+    )
 }

@@ -34,7 +34,8 @@ pub(super) enum DraftPlan {
 #[derive(Debug, PartialEq)]
 pub(super) struct DraftLines {
     text: String,
-    /// Byte range of the lines in the text, without a byte order mark, with the last line ending if there is one.
+    /// Byte range of the lines in the text, without a byte order mark, with the last line ending if
+    /// there is one.
     range: Range<usize>,
     /// The range with enough adjacent lines to occur only once.
     around: Range<usize>,
@@ -45,7 +46,11 @@ pub(super) struct DraftLines {
 
 /// Plans a draft for a file with this text. An error is the reason for the agent.
 pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String> {
-    let mark = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len_utf8() } else { 0 };
+    let mark = if text.starts_with(BYTE_ORDER_MARK) {
+        BYTE_ORDER_MARK.len_utf8()
+    } else {
+        0
+    };
     if text.len() == mark {
         let (insert_line, new_str) = (Some(i64::from(mark > 0)), Some(draft.content.clone()));
         return Ok(DraftPlan::Edit(EditAction {
@@ -55,16 +60,31 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String
             ..draft.clone()
         }));
     }
-    let mut ends: Vec<usize> = text.match_indices('\n').map(|(index, _)| index + 1).collect();
+    let mut ends: Vec<usize> = text
+        .match_indices('\n')
+        .map(|(index, _)| index + 1)
+        .collect();
     ends.extend((!text.ends_with('\n')).then_some(text.len()));
     let count = ends.len();
     let is_appended = draft.start == -1;
-    let (first, last) = if is_appended { (count, count) } else { range_of(draft, count)? };
+    let (first, last) = if is_appended {
+        (count, count)
+    } else {
+        range_of(draft, count)?
+    };
     // Lines are numbered from 1. Each starts at the end of the preceding one.
-    let start_of =
-        |line: usize| line.checked_sub(2).and_then(|before| ends.get(before)).copied().unwrap_or(mark);
-    let end_of =
-        |line: usize| line.checked_sub(1).and_then(|own| ends.get(own)).copied().unwrap_or(text.len());
+    let start_of = |line: usize| {
+        line.checked_sub(2)
+            .and_then(|before| ends.get(before))
+            .copied()
+            .unwrap_or(mark)
+    };
+    let end_of = |line: usize| {
+        line.checked_sub(1)
+            .and_then(|own| ends.get(own))
+            .copied()
+            .unwrap_or(text.len())
+    };
     let range = start_of(first)..end_of(last);
     if !is_appended
         && (last - first >= MAX_LINES
@@ -79,8 +99,12 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String
         around = start_of(first.saturating_sub(more))..end_of(last.saturating_add(more).min(count));
         more *= 2;
     }
-    // A redacted secret above the lines may have several lines itself, so that the agent's line numbers are wrong.
-    if text.get(..around.end).is_some_and(|text| text.contains(REDACTED)) {
+    // A redacted secret above the lines may have several lines itself, so that the agent's line
+    // numbers are wrong.
+    if text
+        .get(..around.end)
+        .is_some_and(|text| text.contains(REDACTED))
+    {
         return Err(
             "these lines, or lines above them, have a redacted secret, so that they cannot be identified; use the shell".into(),
         );
@@ -89,27 +113,44 @@ pub(super) fn plan(draft: &EditAction, text: String) -> Result<DraftPlan, String
     if replaced.contains(char::REPLACEMENT_CHARACTER) {
         return Err("these lines are not UTF-8; use the shell".into());
     }
-    let lines = DraftLines { text, range, around, first, last };
-    Ok(if is_appended { DraftPlan::Edit(lines.appended(draft)) } else { DraftPlan::Rewrite(lines) })
+    let lines = DraftLines {
+        text,
+        range,
+        around,
+        first,
+        last,
+    };
+    Ok(if is_appended {
+        DraftPlan::Edit(lines.appended(draft))
+    } else {
+        DraftPlan::Rewrite(lines)
+    })
 }
 
 /// Returns the first and the last line of a draft, for a file with `count` lines.
 fn range_of(draft: &EditAction, count: usize) -> Result<(usize, usize), String> {
     match (usize::try_from(draft.start), usize::try_from(draft.end)) {
-        (Ok(first), _) if first == 0 || first > count => {
-            Err(format!("the file has {count} lines, from 1, and `start` is {first}"))
-        }
+        (Ok(first), _) if first == 0 || first > count => Err(format!(
+            "the file has {count} lines, from 1, and `start` is {first}"
+        )),
         (Ok(first), Ok(last)) if last < first => {
             Err(format!("`end` is {last}, which is before `start`, {first}"))
         }
-        (Ok(first), last) if last.is_ok() || draft.end == -1 => Ok((first, last.unwrap_or(count).min(count))),
-        _ => Err(format!("{} to {} are no lines of the file", draft.start, draft.end)),
+        (Ok(first), last) if last.is_ok() || draft.end == -1 => {
+            Ok((first, last.unwrap_or(count).min(count)))
+        }
+        _ => Err(format!(
+            "{} to {} are no lines of the file",
+            draft.start, draft.end
+        )),
     }
 }
 
 /// Whether the text occurs only at this range, as the editor requires.
 fn is_found_only_at(text: &str, range: &Range<usize>) -> bool {
-    let mut found = text.match_indices(text.get(range.clone()).unwrap_or_default()).map(|(at, _)| at);
+    let mut found = text
+        .match_indices(text.get(range.clone()).unwrap_or_default())
+        .map(|(at, _)| at);
     found.next() == Some(range.start) && found.next().is_none()
 }
 
@@ -123,7 +164,11 @@ fn too_long(draft: &EditAction, text: &str, ends: &[usize], first: usize, last: 
     for (line, number) in text.lines().zip(1..=ends.len()) {
         numbers.entry(line.trim()).or_insert(number);
     }
-    let mut unique = draft.content.lines().map(str::trim).filter(|line| line.len() >= MIN_UNIQUE_LINE_BYTES);
+    let mut unique = draft
+        .content
+        .lines()
+        .map(str::trim)
+        .filter(|line| line.len() >= MIN_UNIQUE_LINE_BYTES);
     let likely = unique.find_map(|line| numbers.get(line));
     let likely = likely.map(|number| format!("; line {number} of the file is also in your draft"));
     format!(
@@ -141,8 +186,12 @@ impl DraftLines {
     /// Returns the request to the model.
     pub(super) fn prompt(&self, draft: &EditAction) -> String {
         let (old, new) = (without_end(self.old()), without_end(&draft.content));
-        let longest =
-            |text: &str| text.split(|character| character != '`').map(str::len).max().unwrap_or_default();
+        let longest = |text: &str| {
+            text.split(|character| character != '`')
+                .map(str::len)
+                .max()
+                .unwrap_or_default()
+        };
         let fence = "`".repeat((longest(old).max(longest(new)) + 1).max(3));
         format!(
             "Lines {} to {} of {}:\n<lines>\n{old}\n</lines>\n\n<draft>\n{new}\n</draft>\n\nWrite the new lines between a \
@@ -152,13 +201,19 @@ impl DraftLines {
     }
 
     /// Returns the edit that a response results in, or the reason for the agent why it is unusable.
-    pub(super) fn parse_response(&self, draft: &EditAction, response: &str) -> Result<EditAction, String> {
+    pub(super) fn parse_response(
+        &self,
+        draft: &EditAction,
+        response: &str,
+    ) -> Result<EditAction, String> {
         let block = block(response).ok_or(
             "the model that applies drafts did not respond with one block of lines; the file is unchanged",
         )?;
         let has = |text: &str, wanted: &str| text.lines().any(|line| line.trim() == wanted);
         let left_out = draft.content.lines().map(str::trim).find(|line| {
-            line.to_ascii_lowercase().contains(OMISSION_MARK) && has(&block, line) && !has(self.old(), line)
+            line.to_ascii_lowercase().contains(OMISSION_MARK)
+                && has(&block, line)
+                && !has(self.old(), line)
         });
         if let Some(line) = left_out {
             return Err(format!(
@@ -174,7 +229,10 @@ impl DraftLines {
 
     /// Reconstructs the edit that resulted in this text. `None` if other lines changed too.
     pub(super) fn reconstruct(&self, draft: &EditAction, text: &str) -> Option<EditAction> {
-        let (before, after) = (self.text.get(..self.range.start)?, self.text.get(self.range.end..)?);
+        let (before, after) = (
+            self.text.get(..self.range.start)?,
+            self.text.get(self.range.end..)?,
+        );
         let new = text.strip_prefix(before)?.strip_suffix(after)?;
         Some(self.replaced_by(draft, new))
     }
@@ -182,14 +240,20 @@ impl DraftLines {
     /// Returns the edit that appends the draft to these lines.
     fn appended(&self, draft: &EditAction) -> EditAction {
         let added = self.with_own_line_ends(&draft.content, self.old().ends_with('\n'));
-        let between = if self.old().ends_with('\n') { "" } else { self.line_end() };
+        let between = if self.old().ends_with('\n') {
+            ""
+        } else {
+            self.line_end()
+        };
         self.replaced_by(draft, &format!("{}{between}{added}", self.old()))
     }
 
     fn replaced_by(&self, draft: &EditAction, new: &str) -> EditAction {
         let text = |from, to| self.text.get(from..to).unwrap_or_default();
-        let (before, after) =
-            (text(self.around.start, self.range.start), text(self.range.end, self.around.end));
+        let (before, after) = (
+            text(self.around.start, self.range.start),
+            text(self.range.end, self.around.end),
+        );
         EditAction {
             command: EditCommand::StrReplace,
             old_str: Some(format!("{before}{}{after}", self.old())),
@@ -208,9 +272,17 @@ impl DraftLines {
 
     /// Returns the line ending of these lines, or of the file's first line if they have none.
     fn line_end(&self) -> &'static str {
-        let text = if self.old().contains('\n') { self.old() } else { &self.text };
+        let text = if self.old().contains('\n') {
+            self.old()
+        } else {
+            &self.text
+        };
         let first = text.split_inclusive('\n').next().unwrap_or_default();
-        if first.ends_with("\r\n") { "\r\n" } else { "\n" }
+        if first.ends_with("\r\n") {
+            "\r\n"
+        } else {
+            "\n"
+        }
     }
 }
 
@@ -220,8 +292,8 @@ fn without_end(text: &str) -> &str {
     text.strip_suffix('\r').unwrap_or(text)
 }
 
-/// Returns the content of the only code block of a response. `None` if there are several, which is ambiguous, or if the
-/// block has no end, because the response was truncated.
+/// Returns the content of the only code block of a response. `None` if there are several, which is
+/// ambiguous, or if the block has no end, because the response was truncated.
 fn block(response: &str) -> Option<String> {
     let fence_of = |line: &str| line.bytes().take_while(|byte| *byte == b'`').count();
     let mut lines = response.lines();

@@ -1,10 +1,10 @@
-//! V0's draft-based editing: an agent outlines the new content of some lines, and a possibly cheaper model turns the draft
-//! into an edit.
+//! V0's draft-based editing: an agent outlines the new content of some lines, and a possibly
+//! cheaper model turns the draft into an edit.
 //!
-//! This module only reads the file. The result is an edit for the editor that replaces exactly the text that was read, so
-//! that concurrent changes are not overwritten. The edit is logged before the sandbox performs it under the action's id.
-//! Therefore a crash repeats neither the model call nor the edit. A crash before that restarts the draft, which has had no
-//! effect yet.
+//! This module only reads the file. The result is an edit for the editor that replaces exactly the
+//! text that was read, so that concurrent changes are not overwritten. The edit is logged before
+//! the sandbox performs it under the action's id. Therefore a crash repeats neither the model call
+//! nor the edit. A crash before that restarts the draft, which has had no effect yet.
 
 mod lines;
 #[cfg(test)]
@@ -47,7 +47,10 @@ pub struct DraftResult {
 impl DraftResult {
     /// Creates the result of a failure without a model call.
     pub(crate) fn failed(reason: impl Into<String>) -> Self {
-        Self { call: None, edit: Err(reason.into()) }
+        Self {
+            call: None,
+            edit: Err(reason.into()),
+        }
     }
 }
 
@@ -70,7 +73,10 @@ pub(crate) async fn resolve(
     let content = timeout(READ_TIMEOUT, read_file(draft, request, sandbox)).await;
     let text = match content {
         Ok(content) => content?,
-        Err(_) => Err(format!("the file cannot be read in {} seconds", READ_TIMEOUT.as_secs())),
+        Err(_) => Err(format!(
+            "the file cannot be read in {} seconds",
+            READ_TIMEOUT.as_secs()
+        )),
     };
     let plan = text.and_then(|text| match text {
         Some(text) => plan(draft, text),
@@ -78,19 +84,33 @@ pub(crate) async fn resolve(
     });
     Ok(match plan {
         Err(reason) => DraftResult::failed(reason),
-        Ok(DraftPlan::Edit(edit)) => DraftResult { call: None, edit: Ok(Box::new(edit)) },
+        Ok(DraftPlan::Edit(edit)) => DraftResult {
+            call: None,
+            edit: Ok(Box::new(edit)),
+        },
         Ok(DraftPlan::Rewrite(lines)) => rewrite(draft, &lines, llm).await,
     })
 }
 
 fn create_file(draft: &EditAction) -> EditAction {
-    EditAction { command: EditCommand::Create, file_text: Some(draft.content.clone()), ..draft.clone() }
+    EditAction {
+        command: EditCommand::Create,
+        file_text: Some(draft.content.clone()),
+        ..draft.clone()
+    }
 }
 
-/// Reconstructs the edit of a draft from its observation, without a model. `None` if there was no edit.
+/// Reconstructs the edit of a draft from its observation, without a model. `None` if there was no
+/// edit.
 pub(crate) fn reconstruct(draft: &EditAction, observation: &EditObservation) -> Option<EditAction> {
-    let (old, new) = (observation.old_content.clone(), observation.new_content.as_deref()?);
-    match old.filter(|_| observation.prev_exist).map(|old| plan(draft, old)) {
+    let (old, new) = (
+        observation.old_content.clone(),
+        observation.new_content.as_deref()?,
+    );
+    match old
+        .filter(|_| observation.prev_exist)
+        .map(|old| plan(draft, old))
+    {
         None => Some(create_file(draft)),
         Some(Ok(DraftPlan::Edit(edit))) => Some(edit),
         Some(Ok(DraftPlan::Rewrite(lines))) => lines.reconstruct(draft, new),
@@ -98,7 +118,8 @@ pub(crate) fn reconstruct(draft: &EditAction, observation: &EditObservation) -> 
     }
 }
 
-/// Returns the content of the file, or the reason why it cannot be edited. `None` if the file does not exist.
+/// Returns the content of the file, or the reason why it cannot be edited. `None` if the file does
+/// not exist.
 async fn read_file(
     draft: &EditAction,
     request: &ActionRequest,
@@ -110,7 +131,9 @@ async fn read_file(
     }
     match sandbox.files()?.status(path).await? {
         None => return Ok(Ok(None)),
-        Some(status) if status.kind != FileKind::File => return Ok(Err(format!("{path} is not a file"))),
+        Some(status) if status.kind != FileKind::File => {
+            return Ok(Err(format!("{path} is not a file")));
+        }
         Some(status) if status.size > MAX_FILE_BYTES => {
             let size = status.size;
             return Ok(Err(format!(
@@ -119,9 +142,12 @@ async fn read_file(
         }
         Some(_) => {}
     }
-    // A new id, because the result of an earlier attempt may be outdated. An action, so that secrets are redacted.
+    // A new id, because the result of an earlier attempt may be outdated. An action, so that
+    // secrets are redacted.
     let id = ActionId::try_from(format!("draft-{}", Uuid::now_v7().simple()));
-    let id = id.map_err(|error| SandboxError::Malformed { detail: error.to_string() })?;
+    let id = id.map_err(|error| SandboxError::Malformed {
+        detail: error.to_string(),
+    })?;
     let read = ActionRequest {
         action: SandboxAction::Read(ReadAction::whole_file(path.clone())),
         ..request.clone()
@@ -129,9 +155,14 @@ async fn read_file(
     let observation = sandbox.execute(&id, &read, &|_| ()).await?;
     Ok(match observation.kind {
         // The content of a binary file is a data URL.
-        ObservationKind::Read(_) if is_data_url(&observation.content) => Err(format!("{path} is not text")),
+        ObservationKind::Read(_) if is_data_url(&observation.content) => {
+            Err(format!("{path} is not text"))
+        }
         ObservationKind::Read(_) => Ok(Some(observation.content)),
-        _ => Err(format!("{path} cannot be read as text: {}", observation.content)),
+        _ => Err(format!(
+            "{path} cannot be read as text: {}",
+            observation.content
+        )),
     })
 }
 
@@ -144,9 +175,20 @@ async fn rewrite(draft: &EditAction, lines: &DraftLines, llm: &dyn Llm) -> Draft
         ChatMessage::System(INSTRUCTIONS.to_owned()),
         ChatMessage::User(vec![MessagePart::Text(lines.prompt(draft))]),
     ];
-    match llm.complete(&LlmRequest { messages, tools: Vec::new() }, &|_| ()).await {
+    match llm
+        .complete(
+            &LlmRequest {
+                messages,
+                tools: Vec::new(),
+            },
+            &|_| (),
+        )
+        .await
+    {
         Ok(completion) => DraftResult {
-            edit: lines.parse_response(draft, &completion.response.message.text).map(Box::new),
+            edit: lines
+                .parse_response(draft, &completion.response.message.text)
+                .map(Box::new),
             call: Some(ModelCall::from(&completion)),
         },
         Err(error) => DraftResult::failed(format!("the model that applies drafts failed: {error}")),

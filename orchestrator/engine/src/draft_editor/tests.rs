@@ -42,7 +42,11 @@ fn edited(text: &str, draft: &EditAction, response: &str) -> Result<String, Stri
         return Ok(format!("{text}{new}"));
     }
     let old = edit.old_str.unwrap();
-    assert_eq!((edit.command, text.matches(&old).count()), (EditCommand::StrReplace, 1), "{old:?}");
+    assert_eq!(
+        (edit.command, text.matches(&old).count()),
+        (EditCommand::StrReplace, 1),
+        "{old:?}"
+    );
     Ok(text.replacen(&old, &new, 1))
 }
 
@@ -65,7 +69,11 @@ fn only_the_lines_of_the_range_are_replaced() {
         ("a\n\n\nb\n", (1, 3), "A\n\n\n", "A\n\n\nb\n"),
     ] {
         let edited = edited(text, &draft("draft", range.0, range.1), &fenced(response));
-        assert_eq!(edited.as_deref(), Ok(expected), "{text:?} {range:?} {response:?}");
+        assert_eq!(
+            edited.as_deref(),
+            Ok(expected),
+            "{text:?} {range:?} {response:?}"
+        );
     }
 }
 
@@ -77,7 +85,8 @@ fn request_holds_all_lines_of_the_range() {
     };
     let prompt = lines.prompt(&draft);
     assert!(
-        prompt.contains("<lines>\na\r\n\r\n\n</lines>") && prompt.contains("<draft>\nA\n\n</draft>"),
+        prompt.contains("<lines>\na\r\n\r\n\n</lines>")
+            && prompt.contains("<draft>\nA\n\n</draft>"),
         "{prompt:?}"
     );
 }
@@ -90,17 +99,33 @@ fn draft_is_replayed_without_a_model() {
         new_content: Some(new.into()),
         ..EditObservation::default()
     };
-    let replay = |draft: &EditAction, old: Option<&str>, new| reconstruct(draft, &observation(old, new));
+    let replay =
+        |draft: &EditAction, old: Option<&str>, new| reconstruct(draft, &observation(old, new));
     let edit = replay(&draft("roughly", 2, 2), Some("x\nx\nx\n"), "x\ny\nz\nx\n").unwrap();
-    assert_eq!((edit.old_str.as_deref(), edit.new_str.as_deref()), (Some("x\nx\nx\n"), Some("x\ny\nz\nx\n")));
+    assert_eq!(
+        (edit.old_str.as_deref(), edit.new_str.as_deref()),
+        (Some("x\nx\nx\n"), Some("x\ny\nz\nx\n"))
+    );
     assert_eq!(
         replay(&draft("roughly", 2, 2), Some("a\nb\nc\n"), "a\nB\nC\n"),
         None,
         "another line changed too"
     );
-    assert_eq!(replay(&draft("new", 1, -1), None, "new").unwrap().command, EditCommand::Create);
-    assert!(replay(&draft("b", -1, -1), Some("a\n"), "a\nb\n").unwrap().new_str.unwrap().ends_with("b\n"));
-    assert_eq!(reconstruct(&draft("b", 1, 1), &EditObservation::default()), None);
+    assert_eq!(
+        replay(&draft("new", 1, -1), None, "new").unwrap().command,
+        EditCommand::Create
+    );
+    assert!(
+        replay(&draft("b", -1, -1), Some("a\n"), "a\nb\n")
+            .unwrap()
+            .new_str
+            .unwrap()
+            .ends_with("b\n")
+    );
+    assert_eq!(
+        reconstruct(&draft("b", 1, 1), &EditObservation::default()),
+        None
+    );
 }
 
 #[test]
@@ -112,18 +137,31 @@ fn append_needs_no_model() {
         ("", "b\n", "b\n"),
         ("\u{feff}", "b\n", "\u{feff}b\n"),
     ] {
-        assert_eq!(edited(text, &draft(content, -1, -1), "").as_deref(), Ok(expected), "{text:?}");
+        assert_eq!(
+            edited(text, &draft(content, -1, -1), "").as_deref(),
+            Ok(expected),
+            "{text:?}"
+        );
     }
     let long = "line\n".repeat(5000);
-    assert!(edited(&long, &draft("last", -1, -1), "").unwrap().ends_with("line\nlast\n"));
+    assert!(
+        edited(&long, &draft("last", -1, -1), "")
+            .unwrap()
+            .ends_with("line\nlast\n")
+    );
 }
 
 #[test]
 fn response_without_a_single_block_changes_nothing() {
-    let reason =
-        |response: &str| edited("a\nb\n", &draft("# ... existing code ...\nB", 1, -1), response).unwrap_err();
-    let no_block =
-        "the model that applies drafts did not respond with one block of lines; the file is unchanged";
+    let reason = |response: &str| {
+        edited(
+            "a\nb\n",
+            &draft("# ... existing code ...\nB", 1, -1),
+            response,
+        )
+        .unwrap_err()
+    };
+    let no_block = "the model that applies drafts did not respond with one block of lines; the file is unchanged";
     for response in [
         "",
         "a\nB\n",
@@ -142,29 +180,56 @@ fn response_without_a_single_block_changes_nothing() {
     let Ok(DraftPlan::Rewrite(lines)) = plan(&markdown, "```sh\nmk\n```\n".into()) else {
         panic!("a rewrite")
     };
-    assert!(
-        lines.prompt(&markdown).ends_with(&format!("between a line `{}` and another one.", "`".repeat(4)))
-    );
-    let edit = lines.parse_response(&markdown, "````\n```sh\nmake\n```\n````").unwrap();
+    assert!(lines.prompt(&markdown).ends_with(&format!(
+        "between a line `{}` and another one.",
+        "`".repeat(4)
+    )));
+    let edit = lines
+        .parse_response(&markdown, "````\n```sh\nmake\n```\n````")
+        .unwrap();
     assert_eq!(edit.new_str.as_deref(), Some("```sh\nmake\n```\n"));
-    assert!(lines.parse_response(&markdown, "```\n```sh\nmake\n```\n```").is_err());
+    assert!(
+        lines
+            .parse_response(&markdown, "```\n```sh\nmake\n```\n```")
+            .is_err()
+    );
 }
 
 #[test]
 fn invalid_and_long_ranges_are_rejected() {
     let reason = |text: &str, draft: &EditAction| edited(text, draft, "").unwrap_err();
-    assert_eq!(reason("a\n", &draft("", 3, -1)), "the file has 1 lines, from 1, and `start` is 3");
-    assert_eq!(reason("a\n", &draft("", 0, -1)), "the file has 1 lines, from 1, and `start` is 0");
-    assert_eq!(reason("a\nb\n", &draft("", 2, 1)), "`end` is 1, which is before `start`, 2");
-    assert_eq!(reason("a\n", &draft("", -2, 1)), "-2 to 1 are no lines of the file");
-    assert_eq!(reason("a\n", &draft("", 1, -7)), "1 to -7 are no lines of the file");
-    let long: String = (1..=301).map(|number| format!("line number {number}\n")).collect();
+    assert_eq!(
+        reason("a\n", &draft("", 3, -1)),
+        "the file has 1 lines, from 1, and `start` is 3"
+    );
+    assert_eq!(
+        reason("a\n", &draft("", 0, -1)),
+        "the file has 1 lines, from 1, and `start` is 0"
+    );
+    assert_eq!(
+        reason("a\nb\n", &draft("", 2, 1)),
+        "`end` is 1, which is before `start`, 2"
+    );
+    assert_eq!(
+        reason("a\n", &draft("", -2, 1)),
+        "-2 to 1 are no lines of the file"
+    );
+    assert_eq!(
+        reason("a\n", &draft("", 1, -7)),
+        "1 to -7 are no lines of the file"
+    );
+    let long: String = (1..=301)
+        .map(|number| format!("line number {number}\n"))
+        .collect();
     let too_long = reason(&long, &draft("short\n  line number 207  \nnew\n", 1, -1));
     assert!(
         too_long.starts_with("lines 1 to 301 or their draft are too long: the limit is 300 lines"),
         "{too_long}"
     );
-    assert!(too_long.ends_with("; line 207 of the file is also in your draft"), "{too_long}");
+    assert!(
+        too_long.ends_with("; line 207 of the file is also in your draft"),
+        "{too_long}"
+    );
     assert!(edited(&long, &draft("x", 2, 301), "```\nx\n```").is_ok());
     assert!(reason(&"x".repeat(70_000), &draft("x", 1, 1)).ends_with("use the shell"));
     assert!(
@@ -191,7 +256,10 @@ impl QueuedLlm {
     fn new(responses: impl IntoIterator<Item = Value>) -> Arc<Self> {
         let mut responses: Vec<Value> = responses.into_iter().collect();
         responses.reverse();
-        Arc::new(Self { responses: Mutex::new(responses), called: Notify::new() })
+        Arc::new(Self {
+            responses: Mutex::new(responses),
+            called: Notify::new(),
+        })
     }
 }
 
@@ -212,10 +280,17 @@ impl Llm for QueuedLlm {
     ) -> Result<Completion, LlmError> {
         let response = self.responses.lock().unwrap().pop();
         self.called.notify_one();
-        let Some(message) = response else { std::future::pending().await };
+        let Some(message) = response else {
+            std::future::pending().await
+        };
         Ok(Completion {
-            response: ModelResponse::from_stored(json!({"id": "r", "choices": [{"message": message}]})),
-            usage: TokenUsage { prompt_tokens: 1, ..TokenUsage::default() },
+            response: ModelResponse::from_stored(
+                json!({"id": "r", "choices": [{"message": message}]}),
+            ),
+            usage: TokenUsage {
+                prompt_tokens: 1,
+                ..TokenUsage::default()
+            },
             cost: Some(1.0),
             latency: Duration::from_secs(1),
         })
@@ -228,7 +303,10 @@ fn calls(name: &str, arguments: &Value) -> Value {
 }
 
 fn edit_file() -> Value {
-    calls("edit_file", &json!({"path": "/f", "content": "two", "start": 2, "end": "2"}))
+    calls(
+        "edit_file",
+        &json!({"path": "/f", "content": "two", "start": 2, "end": "2"}),
+    )
 }
 
 fn block(lines: &str) -> Value {
@@ -258,12 +336,20 @@ impl World {
                 _ => Observation::error("no", ""),
             })
         });
-        Self { store: Arc::default(), provider, edits }
+        Self {
+            store: Arc::default(),
+            provider,
+            edits,
+        }
     }
 
     fn parts(&self, llm: Arc<QueuedLlm>, draft_editor: Arc<QueuedLlm>) -> EngineParts {
         let definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
-        let agent = CodeActAgent { definition, command_timeout: 120.0, declares_risk: false };
+        let agent = CodeActAgent {
+            definition,
+            command_timeout: 120.0,
+            declares_risk: false,
+        };
         EngineParts {
             store: self.store.clone(),
             write_lock: Arc::new(()),
@@ -294,18 +380,29 @@ impl World {
             runtime: "scripted".into(),
             ..Default::default()
         };
-        let conversation = Conversation::start(self.parts(llm, draft_editor), id(), started).await.unwrap();
-        conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+        let conversation = Conversation::start(self.parts(llm, draft_editor), id(), started)
+            .await
+            .unwrap();
+        conversation
+            .send_message(MessageAction {
+                content: "work".into(),
+                ..Default::default()
+            })
+            .unwrap();
         conversation
     }
 
     /// `error_id` and text of the drafts' terminal events.
     fn terminal_events(&self) -> Vec<(String, String)> {
         let log = self.store.log(&id());
-        let drafts = log.iter().filter(|event| matches!(&event.body, EventBody::Action(Action::Edit(_))));
+        let drafts = log
+            .iter()
+            .filter(|event| matches!(&event.body, EventBody::Action(Action::Edit(_))));
         let terminal = |draft: &Event| {
             let mut terminal = log.iter().filter(|event| event.cause == Some(draft.id));
-            let Some(EventBody::Observation(observation)) = terminal.next().map(|event| &event.body) else {
+            let Some(EventBody::Observation(observation)) =
+                terminal.next().map(|event| &event.body)
+            else {
                 panic!("no terminal event")
             };
             assert!(terminal.next().is_none(), "one terminal event");
@@ -319,7 +416,8 @@ impl World {
 
     fn edits(&self) -> Vec<(String, String)> {
         let edits = self.edits.lock().unwrap();
-        let texts = |edit: &EditAction| (edit.old_str.clone().unwrap(), edit.new_str.clone().unwrap());
+        let texts =
+            |edit: &EditAction| (edit.old_str.clone().unwrap(), edit.new_str.clone().unwrap());
         edits.iter().map(texts).collect()
     }
 }
@@ -333,45 +431,74 @@ fn finish() -> Value {
 }
 
 async fn reach(conversation: &Conversation, state: AgentState) {
-    conversation.wait_for(|now| now.agent_state == state && !now.has_pending_actions()).await;
+    conversation
+        .wait_for(|now| now.agent_state == state && !now.has_pending_actions())
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn unusable_response_costs_and_reaches_no_sandbox() {
     let world = World::new();
-    let drafts = [block("zwei"), json!({"role": "assistant", "content": "I would rather not."})];
-    let conversation =
-        world.start(QueuedLlm::new([edit_file(), edit_file(), finish()]), QueuedLlm::new(drafts), None).await;
+    let drafts = [
+        block("zwei"),
+        json!({"role": "assistant", "content": "I would rather not."}),
+    ];
+    let conversation = world
+        .start(
+            QueuedLlm::new([edit_file(), edit_file(), finish()]),
+            QueuedLlm::new(drafts),
+            None,
+        )
+        .await;
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), [("2\n".to_owned(), "zwei\n".to_owned())]);
-    let [done, refused] = &world.terminal_events()[..] else { panic!("two") };
+    let [done, refused] = &world.terminal_events()[..] else {
+        panic!("two")
+    };
     assert_eq!(*done, (String::new(), "edited".to_owned()));
     assert!(
         refused.0 == NOT_PERFORMED && refused.1.contains("did not respond with one block"),
         "{refused:?}"
     );
     let state = conversation.state();
-    assert_eq!((state.iterations, state.metrics.accumulated_cost), (3, 5.0), "drafts are no steps");
-    assert!(world.provider.start_counts().values().all(|count| *count == 1));
+    assert_eq!(
+        (state.iterations, state.metrics.accumulated_cost),
+        (3, 5.0),
+        "drafts are no steps"
+    );
+    assert!(
+        world
+            .provider
+            .start_counts()
+            .values()
+            .all(|count| *count == 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn stop_cancels_the_call_without_an_edit() {
     let world = World::new();
     let drafts = QueuedLlm::new([]);
-    let conversation = world.start(QueuedLlm::new([edit_file()]), drafts.clone(), None).await;
+    let conversation = world
+        .start(QueuedLlm::new([edit_file()]), drafts.clone(), None)
+        .await;
     drafts.called.notified().await;
     conversation.stop().unwrap();
     reach(&conversation, AgentState::Stopped).await;
     let stopped = "The action was not performed: the user stopped it.".to_owned();
-    assert_eq!((world.terminal_events(), world.edits()), (vec![(NOT_PERFORMED.to_owned(), stopped)], vec![]));
+    assert_eq!(
+        (world.terminal_events(), world.edits()),
+        (vec![(NOT_PERFORMED.to_owned(), stopped)], vec![])
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn crash_repeats_only_an_unfinished_model_call() {
     let world = World::new();
     let drafts = QueuedLlm::new([]);
-    let conversation = world.start(QueuedLlm::new([edit_file()]), drafts.clone(), None).await;
+    let conversation = world
+        .start(QueuedLlm::new([edit_file()]), drafts.clone(), None)
+        .await;
     drafts.called.notified().await;
     drop(conversation);
     let parts = world.parts(QueuedLlm::new([finish()]), QueuedLlm::new([block("zwei")]));
@@ -382,26 +509,54 @@ async fn crash_repeats_only_an_unfinished_model_call() {
 
     // The process is killed after the edit is logged and before its terminal event.
     let mut log = world.store.log(&id());
-    let is_drafted = |event: &Event| matches!(&event.body, EventBody::Record(Record::EditDrafted(_)));
+    let is_drafted =
+        |event: &Event| matches!(&event.body, EventBody::Record(Record::EditDrafted(_)));
     log.truncate(log.iter().position(is_drafted).unwrap() + 1);
-    let again = World { store: Arc::default(), ..World::new() };
+    let again = World {
+        store: Arc::default(),
+        ..World::new()
+    };
     let provider = world.provider.clone();
-    crate::events::EventStore::append(again.store.as_ref(), &id(), &log).await.unwrap();
+    crate::events::EventStore::append(again.store.as_ref(), &id(), &log)
+        .await
+        .unwrap();
     let unused = QueuedLlm::new([]);
-    let parts =
-        EngineParts { provider: Arc::new(provider), ..again.parts(QueuedLlm::new([finish()]), unused) };
+    let parts = EngineParts {
+        provider: Arc::new(provider),
+        ..again.parts(QueuedLlm::new([finish()]), unused)
+    };
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     reach(&conversation, AgentState::Finished).await;
-    assert_eq!(again.terminal_events(), [(String::new(), "edited".to_owned())], "it is attached to");
-    assert!(world.provider.start_counts().values().all(|count| *count == 1));
-    assert_eq!(conversation.state().metrics.accumulated_cost, 3.0, "the draft cost once");
+    assert_eq!(
+        again.terminal_events(),
+        [(String::new(), "edited".to_owned())],
+        "it is attached to"
+    );
+    assert!(
+        world
+            .provider
+            .start_counts()
+            .values()
+            .all(|count| *count == 1)
+    );
+    assert_eq!(
+        conversation.state().metrics.accumulated_cost,
+        3.0,
+        "the draft cost once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn draft_is_not_performed_when_its_sandbox_is_lost() {
     let world = World::new();
     let drafts = QueuedLlm::new([]);
-    let conversation = world.start(QueuedLlm::new([edit_file(), finish()]), drafts.clone(), None).await;
+    let conversation = world
+        .start(
+            QueuedLlm::new([edit_file(), finish()]),
+            drafts.clone(),
+            None,
+        )
+        .await;
     drafts.called.notified().await;
     drop(conversation);
     world.provider.lose_all();
@@ -415,12 +570,24 @@ async fn draft_is_not_performed_when_its_sandbox_is_lost() {
 #[tokio::test(start_paused = true)]
 async fn no_draft_is_applied_beyond_the_budget() {
     let world = World::new();
-    let conversation =
-        world.start(QueuedLlm::new([edit_file(), finish()]), QueuedLlm::new([]), Some(1.0)).await;
+    let conversation = world
+        .start(
+            QueuedLlm::new([edit_file(), finish()]),
+            QueuedLlm::new([]),
+            Some(1.0),
+        )
+        .await;
     reach(&conversation, AgentState::Error).await;
-    let [(_, why)] = &world.terminal_events()[..] else { panic!("one") };
+    let [(_, why)] = &world.terminal_events()[..] else {
+        panic!("one")
+    };
     assert!(why.contains("budget for model calls is used up"), "{why}");
-    conversation.resume(ResumeOptions { max_budget: Some(9.0), ..ResumeOptions::default() }).unwrap();
+    conversation
+        .resume(ResumeOptions {
+            max_budget: Some(9.0),
+            ..ResumeOptions::default()
+        })
+        .unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), []);
 }

@@ -1,9 +1,10 @@
 //! The event log of one conversation, with one writer and any number of readers.
 //!
-//! The writer appends to the store and then advances the head. A reader holds only a cursor: it reads from the store up
-//! to the head and waits there. The latest events are shared, so that many readers near the head read nothing from the store.
-//! A slow reader does not block the writer and misses no event. When the writer drops the log, readers read the remaining
-//! events and then reach the end.
+//! The writer appends to the store and then advances the head. A reader holds only a cursor: it
+//! reads from the store up to the head and waits there. The latest events are shared, so that many
+//! readers near the head read nothing from the store. A slow reader does not block the writer and
+//! misses no event. When the writer drops the log, readers read the remaining events and then reach
+//! the end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,17 +15,20 @@ use tokio::sync::watch;
 
 use super::{EventStore, StoreError};
 
-/// Number of events per read from the store. Large enough to be worth a query, and bounds the memory of a reader.
+/// Number of events per read from the store. Large enough to be worth a query, and bounds the
+/// memory of a reader.
 const PAGE_SIZE: usize = 256;
 
-/// Length of the JSON of a reader's page, which ends with the event that exceeds it. Events may have megabytes.
+/// Length of the JSON of a reader's page, which ends with the event that exceeds it. Events may
+/// have megabytes.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
-/// Number of the latest events that readers share. One that is further behind reads the store. Bounds the memory of events that the
-/// agent no longer has.
+/// Number of the latest events that readers share. One that is further behind reads the store.
+/// Bounds the memory of events that the agent no longer has.
 const MAX_RECENT: usize = 64;
 
-/// Number of pages that are read concurrently when a log is opened. Parsing dominates, so this uses all idle CPUs.
+/// Number of pages that are read concurrently when a log is opened. Parsing dominates, so this uses
+/// all idle CPUs.
 const READ_AHEAD: usize = 4;
 
 /// The only writer of a conversation's log.
@@ -43,7 +47,8 @@ struct Head {
 impl Head {
     fn advance(&mut self, appended: &[Arc<Event>]) {
         self.recent.extend(appended.iter().cloned());
-        self.recent.drain(..self.recent.len().saturating_sub(MAX_RECENT));
+        self.recent
+            .drain(..self.recent.len().saturating_sub(MAX_RECENT));
         self.end = appended.last().map_or(self.end, |last| last.id.next());
     }
 
@@ -56,7 +61,8 @@ impl Head {
 }
 
 impl EventLog {
-    /// Opens the log of a conversation and reads all events. The log of a new conversation is empty.
+    /// Opens the log of a conversation and reads all events. The log of a new conversation is
+    /// empty.
     ///
     /// # Errors
     /// See [`EventStore::read`].
@@ -86,11 +92,22 @@ impl EventLog {
             }
         }
         let end = EventId(events.len() as u64);
-        let head = watch::Sender::new(Head { end, recent: VecDeque::new() });
-        Ok((Self { store, conversation, head }, events))
+        let head = watch::Sender::new(Head {
+            end,
+            recent: VecDeque::new(),
+        });
+        Ok((
+            Self {
+                store,
+                conversation,
+                head,
+            },
+            events,
+        ))
     }
 
-    /// Appends events that follow the head, then publishes them to the readers. Returns them in their stored form.
+    /// Appends events that follow the head, then publishes them to the readers. Returns them in
+    /// their stored form.
     ///
     /// # Errors
     /// See [`EventStore::append`]. Nothing is published then.
@@ -125,8 +142,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Waits for the next events. Empty once the log is closed and all events have been read. Cancel-safe: the cursor
-    /// advances only when events are returned.
+    /// Waits for the next events. Empty once the log is closed and all events have been read.
+    /// Cancel-safe: the cursor advances only when events are returned.
     ///
     /// # Errors
     /// See [`EventStore::read`]. The cursor does not advance then.
@@ -138,7 +155,10 @@ impl Cursor {
         let events = match recent {
             Some(events) => events,
             None => {
-                let page = self.store.read_page(&self.conversation, next, PAGE_SIZE, MAX_PAGE_BYTES).await?;
+                let page = self
+                    .store
+                    .read_page(&self.conversation, next, PAGE_SIZE, MAX_PAGE_BYTES)
+                    .await?;
                 page.into_iter().map(Arc::new).collect()
             }
         };
@@ -161,8 +181,16 @@ mod tests {
     use crate::testing::{MemoryStore, timestamp};
 
     fn event(id: u64) -> Event {
-        let message = MessageAction { content: format!("message {id}"), ..Default::default() };
-        Event::new(EventId(id), timestamp(), EventSource::User, Action::from(message))
+        let message = MessageAction {
+            content: format!("message {id}"),
+            ..Default::default()
+        };
+        Event::new(
+            EventId(id),
+            timestamp(),
+            EventSource::User,
+            Action::from(message),
+        )
     }
 
     #[tokio::test]
@@ -191,8 +219,9 @@ mod tests {
         let store = Arc::new(MemoryStore::default());
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         let mut reader = log.cursor(EventId::FIRST);
-        let (events, ()) =
-            tokio::join!(reader.next(), async { drop(log.append(vec![event(0)]).await.unwrap()) });
+        let (events, ()) = tokio::join!(reader.next(), async {
+            drop(log.append(vec![event(0)]).await.unwrap())
+        });
         assert_eq!(events.unwrap(), [Arc::new(event(0))]);
     }
 
@@ -208,7 +237,9 @@ mod tests {
             let read = log.cursor(EventId(from)).next().await.unwrap();
             assert_eq!(read.len() as u64, 60 - from);
             assert!(
-                read.iter().zip(&appended[from as usize..]).all(|(read, event)| Arc::ptr_eq(read, event))
+                read.iter()
+                    .zip(&appended[from as usize..])
+                    .all(|(read, event)| Arc::ptr_eq(read, event))
             );
         }
     }

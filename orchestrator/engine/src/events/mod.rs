@@ -7,5 +7,7 @@ mod store;
 
 pub use log::{Cursor, EventLog};
 pub use overview::{MAX_EXCERPT_CHARS, Overview, OverviewChange, SearchText};
-pub use query::{ConversationPage, ConversationQuery, InvalidPosition, ListPosition, ListedConversation};
+pub use query::{
+    ConversationPage, ConversationQuery, InvalidPosition, ListPosition, ListedConversation,
+};
 pub use store::{ConversationList, ConversationSummary, EventStore, StoreError};

@@ -1,12 +1,15 @@
-//! Overview of a conversation for lists: a fold of its log into a few short texts, the agent's state and the cost.
+//! Overview of a conversation for lists: a fold of its log into a few short texts, the agent's
+//! state and the cost.
 //!
-//! A store keeps it with the events, so that a list reads no event. The overview of the next events alone is a
-//! change: a store merges its fields without knowing what the events mean.
+//! A store keeps it with the events, so that a list reads no event. The overview of the next events
+//! alone is a change: a store merges its fields without knowing what the events mean.
 
 use protocol::action::MessageAction;
 use protocol::client_api::git::GitProvider;
 use protocol::record::{ConversationStarted, ConversationTrigger, WorkspaceSetup};
-use protocol::{Action, AgentState, Event, EventBody, EventSource, ObservationKind, Record, UserId};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventSource, ObservationKind, Record, UserId,
+};
 
 use crate::title;
 
@@ -25,7 +28,8 @@ pub struct Overview {
     pub first_line: Option<String>,
     /// The model that the conversation was started with.
     pub model: Option<String>,
-    /// The folder that the conversation works in. `None` if it is created and removed with the sandbox.
+    /// The folder that the conversation works in. `None` if it is created and removed with the
+    /// sandbox.
     pub folder: Option<String>,
     /// URL of the repository in the workspace.
     pub repository: Option<String>,
@@ -66,7 +70,10 @@ pub struct OverviewChange {
 impl Overview {
     /// Returns the title, else the first line of the first message.
     pub fn title(&self) -> &str {
-        self.given_title.as_ref().or(self.first_line.as_ref()).map_or("", String::as_str)
+        self.given_title
+            .as_ref()
+            .or(self.first_line.as_ref())
+            .map_or("", String::as_str)
     }
 
     /// Returns the state of the agent.
@@ -84,7 +91,10 @@ impl SearchText {
     /// Whether a text contains `text`, which is in lower case.
     pub fn contains(&self, text: &str) -> bool {
         let texts = [&self.title, &self.message, &self.settings];
-        texts.into_iter().flatten().any(|candidate| candidate.contains(text))
+        texts
+            .into_iter()
+            .flatten()
+            .any(|candidate| candidate.contains(text))
     }
 }
 
@@ -103,7 +113,9 @@ impl OverviewChange {
         }
         match &event.body {
             EventBody::Record(Record::ConversationStarted(started)) => self.apply_settings(started),
-            EventBody::Record(Record::ConversationTitled(titled)) => self.apply_title(&titled.title),
+            EventBody::Record(Record::ConversationTitled(titled)) => {
+                self.apply_title(&titled.title)
+            }
             EventBody::Action(Action::Message(message)) if event.source == EventSource::User => {
                 self.apply_user_message(message);
             }
@@ -118,7 +130,12 @@ impl OverviewChange {
 
     /// Whether a text changes, and not only the owner, the agent's state and the cost.
     pub fn has_texts(&self) -> bool {
-        let overview = Overview { owner: None, agent_state: None, cost: None, ..self.overview.clone() };
+        let overview = Overview {
+            owner: None,
+            agent_state: None,
+            cost: None,
+            ..self.overview.clone()
+        };
         overview != Overview::default() || self.search != SearchText::default()
     }
 
@@ -128,8 +145,14 @@ impl OverviewChange {
             _ => (None, None),
         };
         let bounded = |text: &String| excerpt(text, MAX_SETTING_CHARS);
-        let (model, folder) = (bounded(&started.model), started.workspace.as_ref().map(bounded));
-        let settings = [Some(model.as_str()), folder.as_deref()].into_iter().flatten().collect::<Vec<_>>();
+        let (model, folder) = (
+            bounded(&started.model),
+            started.workspace.as_ref().map(bounded),
+        );
+        let settings = [Some(model.as_str()), folder.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>();
         self.search.settings = Some(settings.join("\n").to_lowercase());
         self.overview = Overview {
             model: Some(model),
@@ -170,13 +193,21 @@ mod tests {
     use crate::conversation::State;
 
     fn event(id: usize, body: &Value) -> Event {
-        let mut event = json!({"id": id, "timestamp": "2025-10-03T12:00:00.000000", "source": "agent"});
-        event.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+        let mut event =
+            json!({"id": id, "timestamp": "2025-10-03T12:00:00.000000", "source": "agent"});
+        event
+            .as_object_mut()
+            .unwrap()
+            .extend(body.as_object().unwrap().clone());
         Event::from_value(&event).unwrap()
     }
 
     fn log(bodies: &[Value]) -> Vec<Event> {
-        bodies.iter().enumerate().map(|(id, body)| event(id, body)).collect()
+        bodies
+            .iter()
+            .enumerate()
+            .map(|(id, body)| event(id, body))
+            .collect()
     }
 
     fn state(agent_state: &str) -> Value {
@@ -205,35 +236,68 @@ mod tests {
 
     #[test]
     fn overview_equals_the_fold_of_the_whole_log() {
-        let head =
-            [started(), user("\nFix\u{9b} Login\nNow"), user("then Logout"), state("running"), think(0.25)];
-        let ends: [&[Value]; 4] =
-            [&[], &[think(0.5)], &[state("finished")], &[think(1.5), state("error"), think(2.0)]];
+        let head = [
+            started(),
+            user("\nFix\u{9b} Login\nNow"),
+            user("then Logout"),
+            state("running"),
+            think(0.25),
+        ];
+        let ends: [&[Value]; 4] = [
+            &[],
+            &[think(0.5)],
+            &[state("finished")],
+            &[think(1.5), state("error"), think(2.0)],
+        ];
         for end in ends {
             let events = log(&[&head, end].concat());
             let (change, state) = (OverviewChange::from_events(&events), State::fold(&events));
             let overview = change.overview;
             assert_eq!(overview.agent_state(), state.agent_state, "{end:?}");
-            assert_eq!(overview.cost().to_bits(), state.metrics.accumulated_cost.to_bits(), "{end:?}");
-            assert_eq!((overview.title(), overview.folder.as_deref()), ("Fix Login", Some("/Work")));
+            assert_eq!(
+                overview.cost().to_bits(),
+                state.metrics.accumulated_cost.to_bits(),
+                "{end:?}"
+            );
+            assert_eq!(
+                (overview.title(), overview.folder.as_deref()),
+                ("Fix Login", Some("/Work"))
+            );
             assert_eq!(overview.repository.as_deref(), Some("https://host/a/b"));
             assert_eq!(overview.branch.as_deref(), Some("main"));
             assert_eq!(overview.git_provider, Some(GitProvider::GitLab));
             assert_eq!(overview.trigger, Some(ConversationTrigger::Slack));
-            assert_eq!(overview.owner, state.started.and_then(|started| started.owner));
+            assert_eq!(
+                overview.owner,
+                state.started.and_then(|started| started.owner)
+            );
             assert_eq!(overview.owner.as_ref().map(UserId::as_str), Some("ada"));
-            assert!(["login\nnow", "sonnet", "/work"].iter().all(|text| change.search.contains(text)));
-            assert!(!change.search.contains("logout"), "only the first message is searched");
+            assert!(
+                ["login\nnow", "sonnet", "/work"]
+                    .iter()
+                    .all(|text| change.search.contains(text))
+            );
+            assert!(
+                !change.search.contains("logout"),
+                "only the first message is searched"
+            );
         }
     }
 
     #[test]
     fn latest_title_replaces_the_first_line() {
-        let events = log(&[user("Fix"), titled("One"), titled("Two\nand more"), think(1.0)]);
+        let events = log(&[
+            user("Fix"),
+            titled("One"),
+            titled("Two\nand more"),
+            think(1.0),
+        ]);
         let change = OverviewChange::from_events(&events);
         assert_eq!(change.overview.title(), "Two");
         assert!(
-            change.search.contains("two") && change.search.contains("fix") && !change.search.contains("one")
+            change.search.contains("two")
+                && change.search.contains("fix")
+                && !change.search.contains("one")
         );
     }
 
@@ -241,9 +305,17 @@ mod tests {
     fn overview_is_bounded_when_texts_are_long() {
         let long = "ÄB".repeat(1 << 20);
         let change = OverviewChange::from_events(&log(&[user(&long), titled(&long)]));
-        assert_eq!(change.search.message.map(|text| text.chars().count()), Some(MAX_EXCERPT_CHARS));
+        assert_eq!(
+            change.search.message.map(|text| text.chars().count()),
+            Some(MAX_EXCERPT_CHARS)
+        );
         assert!(change.overview.title().chars().count() <= 61);
-        assert!(change.search.title.is_some_and(|text| text.chars().count() <= 61));
+        assert!(
+            change
+                .search
+                .title
+                .is_some_and(|text| text.chars().count() <= 61)
+        );
     }
 
     #[test]
@@ -251,7 +323,10 @@ mod tests {
         let change = OverviewChange::from_events(&log(&[think(1.0), state("running")]));
         assert!(!change.has_texts() && change != OverviewChange::default());
         for body in [started(), user(""), titled("")] {
-            assert!(OverviewChange::from_events(&log(std::slice::from_ref(&body))).has_texts(), "{body}");
+            assert!(
+                OverviewChange::from_events(&log(std::slice::from_ref(&body))).has_texts(),
+                "{body}"
+            );
         }
     }
 }

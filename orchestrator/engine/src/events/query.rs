@@ -8,7 +8,8 @@ use protocol::{AgentState, ConversationId, Timestamp, UserId};
 
 use super::{ConversationSummary, Overview, StoreError};
 
-/// Selects conversations of a store by their overviews. The default selects all, with a limit of none.
+/// Selects conversations of a store by their overviews. The default selects all, with a limit of
+/// none.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationQuery {
     /// Text that title, excerpt of the first message, model or folder contain, in lower case.
@@ -32,10 +33,11 @@ pub struct ConversationQuery {
 /// The latest conversations that a query selects.
 #[derive(Debug, Default)]
 pub struct ConversationPage {
-    /// The readable ones, sorted by their [`ListPosition`], the latest first. Fewer than the limit if no further ones
-    /// follow.
+    /// The readable ones, sorted by their [`ListPosition`], the latest first. Fewer than the limit
+    /// if no further ones follow.
     pub conversations: Vec<ListedConversation>,
-    /// The unreadable entries up to the last conversation of the page, each a [`StoreError::DamagedEntry`].
+    /// The unreadable entries up to the last conversation of the page, each a
+    /// [`StoreError::DamagedEntry`].
     pub damaged: Vec<StoreError>,
 }
 
@@ -46,8 +48,8 @@ pub struct ListedConversation {
     pub summary: ConversationSummary,
     /// Overview of its first events.
     pub overview: Overview,
-    /// The number of events that the overview covers: all, unless an event is damaged or an older version of Glovebox
-    /// appended it.
+    /// The number of events that the overview covers: all, unless an event is damaged or an older
+    /// version of Glovebox appended it.
     pub overview_events: u64,
 }
 
@@ -58,8 +60,8 @@ impl ListedConversation {
     }
 }
 
-/// Position of a conversation in the list. A conversation with a new event moves to the front. Times are compared as
-/// text, and conversations of the same time by their ids.
+/// Position of a conversation in the list. A conversation with a new event moves to the front.
+/// Times are compared as text, and conversations of the same time by their ids.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListPosition {
     /// When its last event was appended.
@@ -69,8 +71,17 @@ pub struct ListPosition {
 }
 
 impl From<&ConversationSummary> for ListPosition {
-    fn from(ConversationSummary { id, last_updated_at, .. }: &ConversationSummary) -> Self {
-        Self { last_updated_at: last_updated_at.clone(), id: id.clone() }
+    fn from(
+        ConversationSummary {
+            id,
+            last_updated_at,
+            ..
+        }: &ConversationSummary,
+    ) -> Self {
+        Self {
+            last_updated_at: last_updated_at.clone(),
+            id: id.clone(),
+        }
     }
 }
 
@@ -87,7 +98,10 @@ impl FromStr for ListPosition {
         let parse = || {
             let (time, id) = text.split_once('_')?;
             let last_updated_at = Timestamp::try_from(time.to_owned()).ok()?;
-            Some(Self { last_updated_at, id: id.parse().ok()? })
+            Some(Self {
+                last_updated_at,
+                id: id.parse().ok()?,
+            })
         };
         parse().ok_or(InvalidPosition)
     }

@@ -6,16 +6,22 @@ use tokio::sync::watch;
 
 use super::{ConversationPage, ConversationQuery, ListedConversation};
 
-/// Stores the event logs of many conversations. Only one process at a time may append to a conversation.
+/// Stores the event logs of many conversations. Only one process at a time may append to a
+/// conversation.
 #[async_trait]
 pub trait EventStore: Send + Sync {
-    /// Appends events whose ids continue the log, and merges their [`OverviewChange`](super::OverviewChange) into the overview of
-    /// the conversation. Atomic. Once this returns, the events survive a crash of the process.
+    /// Appends events whose ids continue the log, and merges their
+    /// [`OverviewChange`](super::OverviewChange) into the overview of the conversation. Atomic.
+    /// Once this returns, the events survive a crash of the process.
     ///
     /// # Errors
-    /// [`StoreError::OutOfOrder`] if the first event does not follow the end of the log, [`StoreError::LeaseLost`] if another host
-    /// may append to it.
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError>;
+    /// [`StoreError::OutOfOrder`] if the first event does not follow the end of the log,
+    /// [`StoreError::LeaseLost`] if another host may append to it.
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError>;
 
     /// Returns the events in the form in which they will be stored, for stores that change them.
     ///
@@ -25,8 +31,8 @@ pub trait EventStore: Send + Sync {
         Ok(events)
     }
 
-    /// Returns at most `limit` events from `from` on, in order. Empty if the log ends before `from`. Events may be large: see
-    /// [`read_page`](Self::read_page).
+    /// Returns at most `limit` events from `from` on, in order. Empty if the log ends before
+    /// `from`. Events may be large: see [`read_page`](Self::read_page).
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -39,7 +45,8 @@ pub trait EventStore: Send + Sync {
         self.read_page(conversation, from, limit, usize::MAX).await
     }
 
-    /// Like [`read`](Self::read), but the page ends with the event at which the JSON of its events exceeds `max_bytes`.
+    /// Like [`read`](Self::read), but the page ends with the event at which the JSON of its events
+    /// exceeds `max_bytes`.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -55,7 +62,10 @@ pub trait EventStore: Send + Sync {
     ///
     /// # Errors
     /// See [`StoreError`].
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError>;
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError>;
 
     /// Returns the latest conversations that a query selects. Reads no events.
     ///
@@ -69,8 +79,9 @@ pub trait EventStore: Send + Sync {
     /// See [`StoreError`]. A damaged entry is part of the list instead.
     async fn conversations(&self) -> Result<ConversationList, StoreError>;
 
-    /// Returns the end of a conversation's log, the id of the next event, as far as it is known. It changes soon after any
-    /// process appends. It only wakes a reader, which reads from the store. `None` if only one process appends.
+    /// Returns the end of a conversation's log, the id of the next event, as far as it is known. It
+    /// changes soon after any process appends. It only wakes a reader, which reads from the store.
+    /// `None` if only one process appends.
     fn subscribe(&self, conversation: &ConversationId) -> Option<watch::Receiver<EventId>> {
         let _ = conversation;
         None
@@ -82,7 +93,8 @@ pub trait EventStore: Send + Sync {
     /// See [`StoreError`].
     async fn check_writable(&self) -> Result<(), StoreError>;
 
-    /// Removes a conversation with its log. Idempotent. The caller ensures that no process appends to it.
+    /// Removes a conversation with its log. Idempotent. The caller ensures that no process appends
+    /// to it.
     ///
     /// # Errors
     /// See [`StoreError`].
@@ -114,7 +126,8 @@ pub struct ConversationSummary {
 /// An error of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The appended events do not follow the end of the log, because another process appends to it. A retry will fail.
+    /// The appended events do not follow the end of the log, because another process appends to it.
+    /// A retry will fail.
     #[error("event {id} of conversation {conversation} does not follow the end of its log")]
     OutOfOrder {
         /// The conversation.
@@ -122,8 +135,8 @@ pub enum StoreError {
         /// The first of the appended events.
         id: EventId,
     },
-    /// This host no longer holds the lease of the conversation, or another host holds it. Nothing was changed. A retry fails
-    /// until the lease is acquired again.
+    /// This host no longer holds the lease of the conversation, or another host holds it. Nothing
+    /// was changed. A retry fails until the lease is acquired again.
     #[error("cannot change conversation {conversation}: another host may have taken it over")]
     LeaseLost {
         /// The conversation.

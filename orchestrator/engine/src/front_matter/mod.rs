@@ -1,9 +1,11 @@
-//! Parses the front matter of a Markdown file: YAML between two lines of `---`. Keeps the line of each field.
+//! Parses the front matter of a Markdown file: YAML between two lines of `---`. Keeps the line of
+//! each field.
 //!
-//! Parses a subset of YAML. saphyr-parser 0.3 was tried: a value that is not YAML (`description: Use when: x`, `@name`, an
-//! unclosed bracket) makes it reject the whole file, where here only that field is unusable. There are no anchors, tags or
-//! aliases, so nothing expands. Deeper nesting is skipped. The subset covers what users write: plain, quoted and folded
-//! strings, lists of both styles, small maps, and lists of maps.
+//! Parses a subset of YAML. saphyr-parser 0.3 was tried: a value that is not YAML (`description:
+//! Use when: x`, `@name`, an unclosed bracket) makes it reject the whole file, where here only that
+//! field is unusable. There are no anchors, tags or aliases, so nothing expands. Deeper nesting is
+//! skipped. The subset covers what users write: plain, quoted and folded strings, lists of both
+//! styles, small maps, and lists of maps.
 
 mod reader;
 #[cfg(test)]
@@ -54,18 +56,24 @@ pub(crate) struct FrontMatterError {
 }
 
 impl<'a> MarkdownDocument<'a> {
-    /// Parses a file. It has no front matter unless it starts with `---`, after optional blank lines, and has a second such
-    /// line. The front matter may be indented as a whole.
+    /// Parses a file. It has no front matter unless it starts with `---`, after optional blank
+    /// lines, and has a second such line. The front matter may be indented as a whole.
     ///
     /// # Errors
     /// The first line that is not part of a field.
     pub(crate) fn parse(text: &'a str) -> Result<Self, FrontMatterError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let Some((line, head, body)) = split(text) else {
-            return Ok(Self { fields: Vec::new(), body: text });
+            return Ok(Self {
+                fields: Vec::new(),
+                body: text,
+            });
         };
         let lines: Vec<_> = (line..).zip(head.lines()).collect();
-        Ok(Self { fields: reader::fields(&reader::without_indent(&lines), 0)?, body })
+        Ok(Self {
+            fields: reader::fields(&reader::without_indent(&lines), 0)?,
+            body,
+        })
     }
 
     /// Returns the line of a field, from 1, or 1 if it is missing.
@@ -108,20 +116,35 @@ impl<'a> MarkdownDocument<'a> {
             }
             Some(FieldValue::Map(_) | FieldValue::Other) => return Err(wrong()),
         };
-        Ok(texts.into_iter().filter_map(non_null).map(str::to_owned).collect())
+        Ok(texts
+            .into_iter()
+            .filter_map(non_null)
+            .map(str::to_owned)
+            .collect())
     }
 
-    /// Returns the field `name` of each map in the list `list`, if it is a string. Empty if `list` is not a list of maps.
+    /// Returns the field `name` of each map in the list `list`, if it is a string. Empty if `list`
+    /// is not a list of maps.
     pub(crate) fn names_in(&self, list: &str, name: &str) -> Vec<&str> {
         let Some(FieldValue::List(items)) = self.find(list).map(|field| &field.value) else {
             return Vec::new();
         };
-        let maps = items
-            .iter()
-            .filter_map(|item| if let ListItem::Map(fields) = item { Some(fields) } else { None });
+        let maps = items.iter().filter_map(|item| {
+            if let ListItem::Map(fields) = item {
+                Some(fields)
+            } else {
+                None
+            }
+        });
         let values = maps.filter_map(|fields| Some(&last(fields, name)?.value));
         values
-            .filter_map(|value| if let FieldValue::Text(text) = value { non_null(text) } else { None })
+            .filter_map(|value| {
+                if let FieldValue::Text(text) = value {
+                    non_null(text)
+                } else {
+                    None
+                }
+            })
             .collect()
     }
 
@@ -129,30 +152,42 @@ impl<'a> MarkdownDocument<'a> {
     ///
     /// # Errors
     /// `map` is not a map, or `list` is not a list of maps.
-    pub(crate) fn maps_in(&self, map: &str, list: &str) -> Result<Vec<FieldMap<'_>>, FrontMatterError> {
+    pub(crate) fn maps_in(
+        &self,
+        map: &str,
+        list: &str,
+    ) -> Result<Vec<FieldMap<'_>>, FrontMatterError> {
         let found = match self.find(map).map(|field| &field.value) {
             None => return Ok(Vec::new()),
             Some(FieldValue::Map(fields)) => last(fields, list),
             Some(_) => return Err(self.malformed(map, "must be a map")),
         };
-        let wrong = |line| FrontMatterError { line, problem: format!("`{list}` must be a list of maps") };
+        let wrong = |line| FrontMatterError {
+            line,
+            problem: format!("`{list}` must be a list of maps"),
+        };
         match found.map(|field| (field.line, &field.value)) {
             None => Ok(Vec::new()),
-            Some((line, FieldValue::List(items))) => {
-                items
-                    .iter()
-                    .map(|item| {
-                        if let ListItem::Map(fields) = item { Ok(FieldMap(fields)) } else { Err(wrong(line)) }
-                    })
-                    .collect()
-            }
+            Some((line, FieldValue::List(items))) => items
+                .iter()
+                .map(|item| {
+                    if let ListItem::Map(fields) = item {
+                        Ok(FieldMap(fields))
+                    } else {
+                        Err(wrong(line))
+                    }
+                })
+                .collect(),
             Some((line, _)) => Err(wrong(line)),
         }
     }
 
     /// Creates the error of a field.
     pub(crate) fn malformed(&self, name: &str, problem: &str) -> FrontMatterError {
-        FrontMatterError { line: self.line(name), problem: format!("`{name}` {problem}") }
+        FrontMatterError {
+            line: self.line(name),
+            problem: format!("`{name}` {problem}"),
+        }
     }
 
     fn find(&self, name: &str) -> Option<&Field> {
@@ -173,14 +208,20 @@ impl<'f> FieldMap<'f> {
         }
     }
 
-    /// Returns the strings of a list, or the words of a command line. `None` if the value is neither.
+    /// Returns the strings of a list, or the words of a command line. `None` if the value is
+    /// neither.
     pub(crate) fn words(&self, name: &str) -> Option<Vec<String>> {
         match last(self.0, name).map(|field| &field.value) {
             None => Some(Vec::new()),
             Some(FieldValue::Text(line)) => shlex::split(line),
             Some(FieldValue::List(items)) => {
-                let text =
-                    |item: &ListItem| if let ListItem::Text(text) = item { Some(text.clone()) } else { None };
+                let text = |item: &ListItem| {
+                    if let ListItem::Text(text) = item {
+                        Some(text.clone())
+                    } else {
+                        None
+                    }
+                };
                 items.iter().map(text).collect()
             }
             Some(_) => None,

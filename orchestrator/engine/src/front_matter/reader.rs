@@ -5,18 +5,28 @@ use super::{Field, FieldValue, FrontMatterError, ListItem};
 /// A line with its number in the file.
 type NumberedLine<'a> = (usize, &'a str);
 
-/// Maximum nesting of maps below the top level: as deep as the environment of a server in `mcp_tools`.
+/// Maximum nesting of maps below the top level: as deep as the environment of a server in
+/// `mcp_tools`.
 const MAX_DEPTH: usize = 3;
 
 /// Removes the indentation of the first field from all lines.
 pub(super) fn without_indent<'a>(lines: &[NumberedLine<'a>]) -> Vec<NumberedLine<'a>> {
     let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
-    let edge = lines.iter().find(|(_, text)| !is_blank(text)).map_or(0, |(_, text)| indent(text));
-    lines.iter().map(|(line, text)| (*line, &text[indent(text).min(edge)..])).collect()
+    let edge = lines
+        .iter()
+        .find(|(_, text)| !is_blank(text))
+        .map_or(0, |(_, text)| indent(text));
+    lines
+        .iter()
+        .map(|(line, text)| (*line, &text[indent(text).min(edge)..]))
+        .collect()
 }
 
 /// Parses the fields that are not indented.
-pub(super) fn fields(lines: &[NumberedLine<'_>], depth: usize) -> Result<Vec<Field>, FrontMatterError> {
+pub(super) fn fields(
+    lines: &[NumberedLine<'_>],
+    depth: usize,
+) -> Result<Vec<Field>, FrontMatterError> {
     let mut fields = Vec::new();
     let mut rest = lines;
     while let Some(((line, text), after)) = rest.split_first() {
@@ -25,23 +35,38 @@ pub(super) fn fields(lines: &[NumberedLine<'_>], depth: usize) -> Result<Vec<Fie
             continue;
         }
         let Some((name, value)) = field(text) else {
-            return Err(FrontMatterError { line: *line, problem: "expected `name: value`".into() });
+            return Err(FrontMatterError {
+                line: *line,
+                problem: "expected `name: value`".into(),
+            });
         };
-        let (block, after) = rest.split_at(rest.iter().take_while(|(_, text)| continues_field(text)).count());
+        let (block, after) = rest.split_at(
+            rest.iter()
+                .take_while(|(_, text)| continues_field(text))
+                .count(),
+        );
         rest = after;
-        fields.push(Field { name, line: *line, value: parse_value(value, block, depth) });
+        fields.push(Field {
+            name,
+            line: *line,
+            value: parse_value(value, block, depth),
+        });
     }
     Ok(fields)
 }
 
 /// Returns the name and the first line of the value, if a line starts a field.
 fn field(text: &str) -> Option<(String, &str)> {
-    let (name, value) = text.split_once(": ").or_else(|| Some((text.trim_end().strip_suffix(':')?, "")))?;
-    let is_name = !name.is_empty() && !name.starts_with(|character| " \t-[{#&*!?\"'".contains(character));
+    let (name, value) = text
+        .split_once(": ")
+        .or_else(|| Some((text.trim_end().strip_suffix(':')?, "")))?;
+    let is_name =
+        !name.is_empty() && !name.starts_with(|character| " \t-[{#&*!?\"'".contains(character));
     is_name.then(|| (name.trim_end().to_owned(), value.trim()))
 }
 
-/// Whether a line continues the preceding field: it is indented, is an item of its list, or closes a bracket.
+/// Whether a line continues the preceding field: it is indented, is an item of its list, or closes
+/// a bracket.
 fn continues_field(text: &str) -> bool {
     text.is_empty() || text.starts_with([' ', '\t', ']', '}']) || is_blank(text) || is_item(text)
 }
@@ -62,9 +87,8 @@ fn parse_value(first: &str, block: &[NumberedLine<'_>], depth: usize) -> FieldVa
         Some('>') => FieldValue::Text(fold(&dedent(block))),
         Some('[') => flow_list(&joined(first, block)).map_or(FieldValue::Other, FieldValue::List),
         Some('{' | '&' | '*' | '!' | '@' | '`') => FieldValue::Other,
-        Some('"' | '\'') => {
-            unquote(&without_comment(&joined(first, block))).map_or(FieldValue::Other, FieldValue::Text)
-        }
+        Some('"' | '\'') => unquote(&without_comment(&joined(first, block)))
+            .map_or(FieldValue::Other, FieldValue::Text),
         None | Some('#') => parse_block(block, depth),
         Some(_) => FieldValue::Text(plain(without_comment(&joined(first, block)))),
     }
@@ -74,7 +98,9 @@ fn parse_value(first: &str, block: &[NumberedLine<'_>], depth: usize) -> FieldVa
 fn parse_block(block: &[NumberedLine<'_>], depth: usize) -> FieldValue {
     let blank = block.iter().take_while(|(_, text)| is_blank(text)).count();
     let block = block.get(blank..).unwrap_or_default();
-    let Some(((_, first), rest)) = block.split_first() else { return FieldValue::Text(String::new()) };
+    let Some(((_, first), rest)) = block.split_first() else {
+        return FieldValue::Text(String::new());
+    };
     if is_item(first.trim_start()) {
         return items(block, depth).map_or(FieldValue::Other, FieldValue::List);
     }
@@ -104,11 +130,17 @@ fn items(block: &[NumberedLine<'_>], depth: usize) -> Option<Vec<ListItem>> {
 }
 
 fn item(lines: &[NumberedLine<'_>], depth: usize) -> ListItem {
-    let Some(((number, first), rest)) = lines.split_first() else { return ListItem::Other };
+    let Some(((number, first), rest)) = lines.split_first() else {
+        return ListItem::Other;
+    };
     let first = first.trim();
     if is_blank(first) {
         // A list within a list is not supported, which limits the recursion.
-        return if rest.is_empty() { ListItem::Text(String::new()) } else { ListItem::Other };
+        return if rest.is_empty() {
+            ListItem::Text(String::new())
+        } else {
+            ListItem::Other
+        };
     }
     if field(first).is_none() {
         return match parse_value(first, rest, depth) {
@@ -120,7 +152,10 @@ fn item(lines: &[NumberedLine<'_>], depth: usize) -> ListItem {
         return ListItem::Other;
     }
     let below = dedent(rest);
-    let below = rest.iter().zip(&below).map(|((line, _), text)| (*line, text.as_str()));
+    let below = rest
+        .iter()
+        .zip(&below)
+        .map(|((line, _), text)| (*line, text.as_str()));
     let all: Vec<_> = std::iter::once((*number, first)).chain(below).collect();
     fields(&all, depth + 1).map_or(ListItem::Other, ListItem::Map)
 }
@@ -129,8 +164,15 @@ fn item(lines: &[NumberedLine<'_>], depth: usize) -> ListItem {
 fn dedent(block: &[NumberedLine<'_>]) -> Vec<String> {
     let indent = |text: &str| text.len() - text.trim_start_matches(' ').len();
     let lines = block.iter().map(|(_, text)| *text);
-    let edge = lines.clone().filter(|text| !text.trim().is_empty()).map(indent).min().unwrap_or(0);
-    lines.map(|text| text.get(edge..).unwrap_or_default().trim_end().to_owned()).collect()
+    let edge = lines
+        .clone()
+        .filter(|text| !text.trim().is_empty())
+        .map(indent)
+        .min()
+        .unwrap_or(0);
+    lines
+        .map(|text| text.get(edge..).unwrap_or_default().trim_end().to_owned())
+        .collect()
 }
 
 /// Folds lines into one. An empty line is a line break.
@@ -151,12 +193,18 @@ fn fold(lines: &[String]) -> String {
 }
 
 fn joined(first: &str, block: &[NumberedLine<'_>]) -> String {
-    let below = block.iter().map(|(_, text)| text.trim()).filter(|text| !is_blank(text));
-    std::iter::once(first).chain(below).collect::<Vec<_>>().join(" ")
+    let below = block
+        .iter()
+        .map(|(_, text)| text.trim())
+        .filter(|text| !is_blank(text));
+    std::iter::once(first)
+        .chain(below)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-/// Removes a comment, which starts with `#` after white space outside of quotes. Two single quotes within single quotes
-/// are an escaped one.
+/// Removes a comment, which starts with `#` after white space outside of quotes. Two single quotes
+/// within single quotes are an escaped one.
 fn without_comment(text: &str) -> String {
     let (mut quote, mut is_escaped, mut before) = (None, false, ' ');
     for (index, character) in text.char_indices() {
@@ -176,7 +224,11 @@ fn without_comment(text: &str) -> String {
 
 /// Returns the content of a string without quotes. YAML's null is empty.
 fn plain(text: String) -> String {
-    if matches!(text.as_str(), "~" | "null" | "Null" | "NULL") { String::new() } else { text }
+    if matches!(text.as_str(), "~" | "null" | "Null" | "NULL") {
+        String::new()
+    } else {
+        text
+    }
 }
 
 /// Returns the content of a quoted string. `None` if the text is not a single quoted string.
@@ -228,6 +280,10 @@ fn flow_list(text: &str) -> Option<Vec<ListItem>> {
 
 fn flow_item(text: &str) -> Option<ListItem> {
     let is_quoted = text.starts_with(['"', '\'']);
-    let text = if is_quoted { unquote(text)? } else { plain(text.to_owned()) };
+    let text = if is_quoted {
+        unquote(text)?
+    } else {
+        plain(text.to_owned())
+    };
     Some(ListItem::Text(text))
 }

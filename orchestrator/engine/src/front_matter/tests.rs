@@ -17,14 +17,23 @@ fn common_front_matter_is_parsed() {
     let text = |name| document.text(name).unwrap();
     assert_eq!(text("name"), Some("github"));
     assert_eq!(text("version"), Some("1.0.0"));
-    assert_eq!((text("empty"), text("nothing"), text("missing")), (None, None, None));
+    assert_eq!(
+        (text("empty"), text("nothing"), text("missing")),
+        (None, None, None)
+    );
     assert_eq!(text("folded"), Some("first line second line\nthird"));
     assert_eq!(text("kept"), Some("a\n  b"));
     assert_eq!(text("long"), Some("begins here and ends here"));
     assert_eq!(text("below"), Some("on its own line"));
     assert_eq!(text("url"), Some("http://h/#x"));
-    assert_eq!(document.texts("triggers").unwrap(), ["github", "it's", "a: b"]);
-    assert_eq!(document.texts("flow").unwrap(), ["one", "two, three", "four"]);
+    assert_eq!(
+        document.texts("triggers").unwrap(),
+        ["github", "it's", "a: b"]
+    );
+    assert_eq!(
+        document.texts("flow").unwrap(),
+        ["one", "two, three", "four"]
+    );
     assert_eq!(document.texts("commas").unwrap(), ["Read", "Grep"]);
     assert_eq!((document.line("name"), document.line("triggers")), (3, 8));
 }
@@ -58,20 +67,38 @@ name: wins
     let document = parse(text);
     assert_eq!(document.names_in("inputs", "name"), ["REPO", "BRANCH"]);
     assert_eq!(document.text("name").unwrap(), Some("wins"));
-    let wrong = FrontMatterError { line: 2, problem: "`mcp_tools` must be a text".into() };
+    let wrong = FrontMatterError {
+        line: 2,
+        problem: "`mcp_tools` must be a text".into(),
+    };
     assert_eq!(document.text("mcp_tools"), Err(wrong));
-    assert_eq!(document.texts("inputs").unwrap_err().to_string(), "13: `inputs` must be a list of texts");
+    assert_eq!(
+        document.texts("inputs").unwrap_err().to_string(),
+        "13: `inputs` must be a list of texts"
+    );
     let servers = document.maps_in("mcp_tools", "stdio_servers").unwrap();
-    assert_eq!((servers[0].text("name"), servers[0].words("args")), (Some("fetch"), Some(vec!["x".into()])));
-    assert_eq!(servers[0].texts_by_name("env"), Some([("A".into(), "b: c".into())].into()));
+    assert_eq!(
+        (servers[0].text("name"), servers[0].words("args")),
+        (Some("fetch"), Some(vec!["x".into()]))
+    );
+    assert_eq!(
+        servers[0].texts_by_name("env"),
+        Some([("A".into(), "b: c".into())].into())
+    );
     assert_eq!(
         (servers[1].words("args"), servers[1].texts_by_name("env")),
         (Some(vec!["-m".into(), "a b".into()]), None)
     );
     assert!(document.maps_in("mcp_tools", "missing").unwrap().is_empty());
-    assert_eq!(document.maps_in("name", "a").unwrap_err().problem, "`name` must be a map");
     assert_eq!(
-        document.maps_in("mcp_tools", "sse").unwrap_err().to_string(),
+        document.maps_in("name", "a").unwrap_err().problem,
+        "`name` must be a map"
+    );
+    assert_eq!(
+        document
+            .maps_in("mcp_tools", "sse")
+            .unwrap_err()
+            .to_string(),
         "10: `sse` must be a list of maps"
     );
     assert!(document.text("anchor").is_err() && document.texts("map").is_err());
@@ -81,7 +108,10 @@ name: wins
 fn indented_front_matter_after_blank_lines_is_parsed() {
     let text = "\n  \n ---\n  # comment\n  name: a\n  triggers:\n    - one\n  - two\n\n  folded: |\n    x\n      y\n  wrong: {a\n-----\nbody";
     let document = parse(text);
-    assert_eq!((document.text("name").unwrap(), document.body), (Some("a"), "body"));
+    assert_eq!(
+        (document.text("name").unwrap(), document.body),
+        (Some("a"), "body")
+    );
     assert_eq!(document.texts("triggers").unwrap(), ["one", "two"]);
     assert_eq!(document.text("folded").unwrap(), Some("x\n  y"));
     assert_eq!(document.text("wrong").unwrap_err().line, 13);
@@ -89,10 +119,27 @@ fn indented_front_matter_after_blank_lines_is_parsed() {
 
 #[test]
 fn a_file_without_front_matter_is_all_body() {
-    for text in ["", "---", "# Title\n---\na: b\n---\n", "---\nno end\n", "--- x\na: b\n---\n"] {
-        assert_eq!(parse(text), MarkdownDocument { fields: Vec::new(), body: text });
+    for text in [
+        "",
+        "---",
+        "# Title\n---\na: b\n---\n",
+        "---\nno end\n",
+        "--- x\na: b\n---\n",
+    ] {
+        assert_eq!(
+            parse(text),
+            MarkdownDocument {
+                fields: Vec::new(),
+                body: text
+            }
+        );
     }
-    assert_eq!(parse("\u{feff}---\r\na: b\r\n---\r\nbody").text("a").unwrap(), Some("b"));
+    assert_eq!(
+        parse("\u{feff}---\r\na: b\r\n---\r\nbody")
+            .text("a")
+            .unwrap(),
+        Some("b")
+    );
 }
 
 #[test]
@@ -103,8 +150,12 @@ fn error_names_the_invalid_line() {
 
 #[test]
 fn deep_nesting_is_cheap() {
-    let deep: String = (0..20_000).map(|depth| format!("{}- a:\n", " ".repeat(depth % 200))).collect();
-    let dashes: String = (0..2000).map(|depth| format!("{}-\n", " ".repeat(depth))).collect();
+    let deep: String = (0..20_000)
+        .map(|depth| format!("{}- a:\n", " ".repeat(depth % 200)))
+        .collect();
+    let dashes: String = (0..2000)
+        .map(|depth| format!("{}-\n", " ".repeat(depth)))
+        .collect();
     let brackets = "[".repeat(100_000);
     let text = format!("---\nlist:\n{deep}dashes:\n{dashes}flow: {brackets}\n---\nbody");
     assert_eq!(parse(&text).body, "body");

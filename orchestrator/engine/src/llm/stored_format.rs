@@ -1,6 +1,7 @@
 //! The format of responses and tools in stored events: V0's, which is OpenAI's.
 //!
-//! A field of an unexpected type counts as missing. Fields that the engine does not know are stored unchanged.
+//! A field of an unexpected type counts as missing. Fields that the engine does not know are stored
+//! unchanged.
 
 use protocol::action::SystemAction;
 use protocol::tool_call::ModelResponseText;
@@ -37,10 +38,17 @@ impl ModelResponse {
         let mut choice = self.choice_fields.0.clone();
         choice.insert("message".into(), message.into());
         choice.entry("index").or_insert_with(|| 0.into());
-        insert_text(&mut choice, "finish_reason", &self.finish_reason, Value::Null);
+        insert_text(
+            &mut choice,
+            "finish_reason",
+            &self.finish_reason,
+            Value::Null,
+        );
         let mut fields = self.provider_fields.0.clone();
         let other_choices = into_array(fields.remove("choices"));
-        let choices = std::iter::once(choice.into()).chain(other_choices).collect();
+        let choices = std::iter::once(choice.into())
+            .chain(other_choices)
+            .collect();
         fields.insert("choices".into(), choices);
         fields.insert("object".into(), "chat.completion".into());
         insert_text(&mut fields, "id", &self.id, "");
@@ -62,7 +70,9 @@ impl From<&ModelResponseText> for AssistantMessage {
         }
         let response = serde_json::from_str::<Response>(response.as_str()).ok();
         let first = response.and_then(|response| response.choices.into_iter().next());
-        first.map(|choice| Self::from_stored(choice.message)).unwrap_or_default()
+        first
+            .map(|choice| Self::from_stored(choice.message))
+            .unwrap_or_default()
     }
 }
 
@@ -81,7 +91,11 @@ impl AssistantMessage {
             }
         };
         let text = take_text(&mut fields, "content");
-        Self { text, tool_calls, provider_fields: ProviderFields(fields) }
+        Self {
+            text,
+            tool_calls,
+            provider_fields: ProviderFields(fields),
+        }
     }
 
     /// Converts to the `message` of a stored response.
@@ -104,11 +118,19 @@ impl ToolCall {
         let mut fields = into_object(call);
         fields.remove("type");
         let mut function = into_object(fields.remove("function").unwrap_or_default());
-        let (name, arguments) = (take_text(&mut function, "name"), take_text(&mut function, "arguments"));
+        let (name, arguments) = (
+            take_text(&mut function, "name"),
+            take_text(&mut function, "arguments"),
+        );
         if !function.is_empty() {
             fields.insert("function".into(), function.into());
         }
-        Self { id: take_text(&mut fields, "id"), name, arguments, provider_fields: ProviderFields(fields) }
+        Self {
+            id: take_text(&mut fields, "id"),
+            name,
+            arguments,
+            provider_fields: ProviderFields(fields),
+        }
     }
 
     /// Converts to a call of a stored response.
@@ -211,10 +233,19 @@ mod tests {
         let mut two_choices = response(&message());
         let second = two_choices["choices"][0].clone();
         two_choices["choices"].as_array_mut().unwrap().push(second);
-        let empty = json!({"content": "", "role": "assistant", "function_call": null, "tool_calls": null});
+        let empty =
+            json!({"content": "", "role": "assistant", "function_call": null, "tool_calls": null});
         let null = json!({"content": null, "role": "assistant", "function_call": null, "tool_calls": null});
-        for stored in [response(&message()), two_choices, response(&empty), response(&null)] {
-            assert_eq!(ModelResponse::from_stored(stored.clone()).to_stored(), stored);
+        for stored in [
+            response(&message()),
+            two_choices,
+            response(&empty),
+            response(&null),
+        ] {
+            assert_eq!(
+                ModelResponse::from_stored(stored.clone()).to_stored(),
+                stored
+            );
         }
     }
 
@@ -223,18 +254,28 @@ mod tests {
         let message = message();
         for (stored, is_read) in [
             (response(&message), true),
-            (json!({"choices": [{"message": message}, {"message": null}]}), true),
+            (
+                json!({"choices": [{"message": message}, {"message": null}]}),
+                true,
+            ),
             (json!({"choices": [{"index": 0}]}), false),
             (json!({"choices": {"0": {"message": message}}}), false),
             (json!({"choices": []}), false),
             (json!({"choices": [{"message": "text"}]}), false),
-            (json!({"choices": [{"message": {"content": 1, "tool_calls": 2}}]}), false),
+            (
+                json!({"choices": [{"message": {"content": 1, "tool_calls": 2}}]}),
+                false,
+            ),
             (json!([]), false),
             (json!("text"), false),
             (json!(null), false),
         ] {
             let read = AssistantMessage::from(&ModelResponseText::from(&stored));
-            assert_eq!(read.text == "a" && read.tool_calls.len() == 2, is_read, "{stored}");
+            assert_eq!(
+                read.text == "a" && read.tool_calls.len() == 2,
+                is_read,
+                "{stored}"
+            );
             assert_eq!(read, ModelResponse::from_stored(stored).message);
         }
     }

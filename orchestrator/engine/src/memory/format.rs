@@ -1,4 +1,5 @@
-//! Formats a recall for a model: a sequence of templates, of which those without values are omitted.
+//! Formats a recall for a model: a sequence of templates, of which those without values are
+//! omitted.
 
 use protocol::observation::RecallObservation;
 
@@ -14,10 +15,18 @@ pub fn format_recall(recall: &RecallObservation) -> String {
             &recall.repo_instructions,
             "\n</repository_instructions>\nThese apply to all work here, unless the user decides otherwise.",
         ),
-        filled("<user_instructions>\n", &recall.conversation_instructions, "\n</user_instructions>"),
+        filled(
+            "<user_instructions>\n",
+            &recall.conversation_instructions,
+            "\n</user_instructions>",
+        ),
         knowledge(recall),
     ];
-    sections.into_iter().flatten().collect::<Vec<_>>().join("\n\n")
+    sections
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn filled(before: &str, text: &str, after: &str) -> Option<String> {
@@ -31,15 +40,22 @@ fn location(recall: &RecallObservation) -> Option<String> {
     let lines = [
         filled("Today is ", &recall.date, "."),
         filled("Your shell starts in ", &recall.working_dir, "."),
-        filled("You work on the repository ", &recall.repo_name, &format!("{directory}{branch}.")),
+        filled(
+            "You work on the repository ",
+            &recall.repo_name,
+            &format!("{directory}{branch}."),
+        ),
     ];
     let lines: Vec<_> = lines.into_iter().flatten().collect();
     (!lines.is_empty()).then(|| lines.join(" "))
 }
 
 fn hosts(recall: &RecallObservation) -> Option<String> {
-    let lines: String =
-        recall.runtime_hosts.iter().map(|(host, port)| format!("\n- {host}: port {port}")).collect();
+    let lines: String = recall
+        .runtime_hosts
+        .iter()
+        .map(|(host, port)| format!("\n- {host}: port {port}"))
+        .collect();
     filled(
         "The user can reach servers that you start on these ports at these addresses. They must listen on 0.0.0.0, and \
          allow any origin and embedding in a frame.",
@@ -50,9 +66,16 @@ fn hosts(recall: &RecallObservation) -> Option<String> {
 
 fn secrets(recall: &RecallObservation) -> Option<String> {
     let line = |(name, description): (&String, &String)| {
-        format!("\n- ${name}{}", filled(": ", description, "").unwrap_or_default())
+        format!(
+            "\n- ${name}{}",
+            filled(": ", description, "").unwrap_or_default()
+        )
     };
-    let lines: String = recall.custom_secrets_descriptions.iter().map(line).collect();
+    let lines: String = recall
+        .custom_secrets_descriptions
+        .iter()
+        .map(line)
+        .collect();
     filled(
         "You can use these secrets without knowing their values. A shell command whose text names one has it in its \
          environment, other commands do not, and output shows <secret_hidden> in place of the value. Write it as a \

@@ -6,7 +6,8 @@ use crate::tool_servers::SandboxToolServer;
 /// Maximum length of a file, in bytes: about 16,000 tokens, more than one topic should take.
 pub const MAX_KNOWLEDGE_FILE_BYTES: usize = 64 << 10;
 
-/// Maximum number of triggers of a file, and maximum length of a trigger in bytes. Every message is searched for all.
+/// Maximum number of triggers of a file, and maximum length of a trigger in bytes. Every message is
+/// searched for all.
 const MAX_TRIGGERS: usize = 64;
 const MAX_TRIGGER_BYTES: usize = 256;
 
@@ -75,7 +76,11 @@ impl From<&Knowledge> for KnowledgeEntry {
                 Activation::Always | Activation::OnDemand { .. } => Vec::new(),
             },
             inputs: knowledge.inputs.clone(),
-            servers: knowledge.servers.iter().map(|server| server.name.clone()).collect(),
+            servers: knowledge
+                .servers
+                .iter()
+                .map(|server| server.name.clone())
+                .collect(),
         }
     }
 }
@@ -146,15 +151,28 @@ pub(super) fn parse(
     if let Err(error) = std::str::from_utf8(&file.content)
         && (error.error_len().is_some() || !is_truncated)
     {
-        let problem = format!("byte {} is no UTF-8: it is read with \u{fffd} there", error.valid_up_to());
-        problems.push(KnowledgeProblem { path: path.clone(), problem });
+        let problem = format!(
+            "byte {} is no UTF-8: it is read with \u{fffd} there",
+            error.valid_up_to()
+        );
+        problems.push(KnowledgeProblem {
+            path: path.clone(),
+            problem,
+        });
     }
     if is_truncated {
-        let problem = format!("it is longer than {MAX_KNOWLEDGE_FILE_BYTES} bytes: the rest is ignored");
-        problems.push(KnowledgeProblem { path: path.clone(), problem });
+        let problem =
+            format!("it is longer than {MAX_KNOWLEDGE_FILE_BYTES} bytes: the rest is ignored");
+        problems.push(KnowledgeProblem {
+            path: path.clone(),
+            problem,
+        });
     }
     let text = String::from_utf8_lossy(&file.content);
-    if let Some((_, name)) = INSTRUCTIONS.iter().find(|(known, _)| *known == file.relative_path) {
+    if let Some((_, name)) = INSTRUCTIONS
+        .iter()
+        .find(|(known, _)| *known == file.relative_path)
+    {
         return Ok(Knowledge {
             name: (*name).to_owned(),
             activation: Activation::Always,
@@ -168,7 +186,10 @@ pub(super) fn parse(
         problem: format!("{}: it is ignored", error.problem),
     };
     let document = MarkdownDocument::parse(&text).map_err(unusable)?;
-    let name = knowledge_name(&file.relative_path, document.text("name").map_err(unusable)?);
+    let name = knowledge_name(
+        &file.relative_path,
+        document.text("name").map_err(unusable)?,
+    );
     let mut triggers = document.texts("triggers").map_err(unusable)?;
     let count = triggers.len();
     triggers.retain(|trigger| trigger.len() <= MAX_TRIGGER_BYTES && !trigger.trim().is_empty());
@@ -178,11 +199,17 @@ pub(super) fn parse(
             "only {} of {count} triggers count: at most {MAX_TRIGGERS} of {MAX_TRIGGER_BYTES} bytes",
             triggers.len()
         );
-        problems.push(KnowledgeProblem { path: format!("{path}:{}", document.line("triggers")), problem });
+        problems.push(KnowledgeProblem {
+            path: format!("{path}:{}", document.line("triggers")),
+            problem,
+        });
     }
     let inputs = document.names_in("inputs", "name");
     if !inputs.is_empty() {
-        triggers.push(format!("/{}", document.text("name").map_err(unusable)?.unwrap_or(&name)));
+        triggers.push(format!(
+            "/{}",
+            document.text("name").map_err(unusable)?.unwrap_or(&name)
+        ));
     }
     let description = document.text("description").map_err(unusable)?;
     let servers = servers(&document).map_err(unusable)?;
@@ -195,7 +222,11 @@ pub(super) fn parse(
         _ => Activation::Always,
     };
     // As in V0, only always-included knowledge may require tools.
-    let servers = if activation == Activation::Always { servers } else { Vec::new() };
+    let servers = if activation == Activation::Always {
+        servers
+    } else {
+        Vec::new()
+    };
     Ok(Knowledge {
         name,
         activation,
@@ -207,8 +238,12 @@ pub(super) fn parse(
 
 /// Parses the stdio servers of V0's `mcp_tools`.
 fn servers(document: &MarkdownDocument<'_>) -> Result<Vec<SandboxToolServer>, FrontMatterError> {
-    let wrong =
-        || document.malformed("mcp_tools", "must hold servers with `name`, `command`, `args` and `env`");
+    let wrong = || {
+        document.malformed(
+            "mcp_tools",
+            "must hold servers with `name`, `command`, `args` and `env`",
+        )
+    };
     let servers = document.maps_in("mcp_tools", "stdio_servers")?;
     if servers.len() > MAX_SERVERS {
         return Err(document.malformed("mcp_tools", &format!("may hold {MAX_SERVERS} servers")));
@@ -221,7 +256,10 @@ fn servers(document: &MarkdownDocument<'_>) -> Result<Vec<SandboxToolServer>, Fr
             env: fields.texts_by_name("env")?,
         })
     };
-    servers.into_iter().map(|fields| server(fields).ok_or_else(wrong)).collect()
+    servers
+        .into_iter()
+        .map(|fields| server(fields).ok_or_else(wrong))
+        .collect()
 }
 
 /// Whether a file is the main file of a skill, which is a folder.
@@ -229,12 +267,18 @@ fn is_skill(relative_path: &str) -> bool {
     relative_path == "SKILL.md" || relative_path.ends_with("/SKILL.md")
 }
 
-/// Returns the name as in V0: the path relative to the folder without its extension. The name of a skill is the one that
-/// it declares, or that of its folder.
+/// Returns the name as in V0: the path relative to the folder without its extension. The name of a
+/// skill is the one that it declares, or that of its folder.
 fn knowledge_name(relative_path: &str, declared: Option<&str>) -> String {
-    match relative_path.strip_suffix("SKILL.md").filter(|_| is_skill(relative_path)) {
+    match relative_path
+        .strip_suffix("SKILL.md")
+        .filter(|_| is_skill(relative_path))
+    {
         Some(folder) => declared.unwrap_or(folder.trim_end_matches('/')).to_owned(),
-        None => relative_path.strip_suffix(".md").unwrap_or(relative_path).to_owned(),
+        None => relative_path
+            .strip_suffix(".md")
+            .unwrap_or(relative_path)
+            .to_owned(),
     }
 }
 
@@ -263,35 +307,65 @@ mod tests {
 
     fn read(relative_path: &str, content: &str) -> Knowledge {
         let mut problems = Vec::new();
-        let knowledge =
-            parse(file(relative_path, content), KnowledgeSource::Workspace, &mut problems).unwrap();
+        let knowledge = parse(
+            file(relative_path, content),
+            KnowledgeSource::Workspace,
+            &mut problems,
+        )
+        .unwrap();
         assert_eq!(problems, []);
         knowledge
     }
 
     #[test]
     fn triggers_decide_when_knowledge_is_included() {
-        let head =
-            "---\nname: declared\ntype: knowledge\nagent: CodeActAgent\nmcp_tools:\n  stdio_servers: []\n";
-        let triggered = read("git/hub.md", &format!("{head}triggers:\n- github\n- git\n---\nUse it.\n"));
-        assert_eq!((triggered.name.as_str(), triggered.content.as_str()), ("git/hub", "Use it."));
-        assert_eq!(triggered.activation, Activation::OnTrigger(vec!["github".into(), "git".into()]));
-        assert_eq!(read("repo.md", &format!("{head}---\nBuild.")).activation, Activation::Always);
+        let head = "---\nname: declared\ntype: knowledge\nagent: CodeActAgent\nmcp_tools:\n  stdio_servers: []\n";
+        let triggered = read(
+            "git/hub.md",
+            &format!("{head}triggers:\n- github\n- git\n---\nUse it.\n"),
+        );
+        assert_eq!(
+            (triggered.name.as_str(), triggered.content.as_str()),
+            ("git/hub", "Use it.")
+        );
+        assert_eq!(
+            triggered.activation,
+            Activation::OnTrigger(vec!["github".into(), "git".into()])
+        );
+        assert_eq!(
+            read("repo.md", &format!("{head}---\nBuild.")).activation,
+            Activation::Always
+        );
         assert_eq!(read("repo.md", "Build.").content, "Build.");
         let instructions = read("AGENTS.md", "---\nkept: as it is\n---\nx");
-        assert_eq!((instructions.name.as_str(), instructions.activation), ("agents", Activation::Always));
+        assert_eq!(
+            (instructions.name.as_str(), instructions.activation),
+            ("agents", Activation::Always)
+        );
         assert!(instructions.content.starts_with("---\nkept"));
         assert_eq!(
-            (read("agent.md", "x").name.as_str(), read("AGENT.md", "x").activation),
+            (
+                read("agent.md", "x").name.as_str(),
+                read("AGENT.md", "x").activation
+            ),
             ("agents", Activation::Always)
         );
     }
 
     #[test]
     fn quoted_null_is_a_trigger() {
-        for triggers in ["[\"null\", null]", "\n- 'null'\n- ~\n- Null", "\"null\"", "null, "] {
+        for triggers in [
+            "[\"null\", null]",
+            "\n- 'null'\n- ~\n- Null",
+            "\"null\"",
+            "null, ",
+        ] {
             let triggered = read("a.md", &format!("---\ntriggers: {triggers}\n---\nx"));
-            assert_eq!(triggered.activation, Activation::OnTrigger(vec!["null".into()]), "{triggers}");
+            assert_eq!(
+                triggered.activation,
+                Activation::OnTrigger(vec!["null".into()]),
+                "{triggers}"
+            );
         }
         for triggers in ["null", "~", "[null]", "\n- null"] {
             let always = read("a.md", &format!("---\ntriggers: {triggers}\n---\nx"));
@@ -308,11 +382,19 @@ mod tests {
             args: vec!["mcp-server-fetch".into()],
             env: [("A".into(), "b".into())].into(),
         };
-        assert_eq!(read("repo.md", &format!("---\n{tools}---\n")).servers, [fetch]);
-        assert_eq!(read("repo.md", &format!("---\n{tools}triggers: [a]\n---\n")).servers, []);
-        for wrong in
-            ["mcp_tools: x", "mcp_tools:\n  stdio_servers: x", "mcp_tools:\n  stdio_servers:\n  - name: x"]
-        {
+        assert_eq!(
+            read("repo.md", &format!("---\n{tools}---\n")).servers,
+            [fetch]
+        );
+        assert_eq!(
+            read("repo.md", &format!("---\n{tools}triggers: [a]\n---\n")).servers,
+            []
+        );
+        for wrong in [
+            "mcp_tools: x",
+            "mcp_tools:\n  stdio_servers: x",
+            "mcp_tools:\n  stdio_servers:\n  - name: x",
+        ] {
             let error = parse(
                 file("a.md", format!("---\n{wrong}\n---\n")),
                 KnowledgeSource::Workspace,
@@ -324,22 +406,40 @@ mod tests {
 
     #[test]
     fn task_is_triggered_by_its_name_and_lists_its_inputs() {
-        let task =
-            read("fix.md", "---\nname: fix_ci\ninputs:\n- name: REPO\n- name: BRANCH\n---\nFix ${REPO}.");
-        assert_eq!(task.activation, Activation::OnTrigger(vec!["/fix_ci".into()]));
-        assert!(task.content.starts_with("Fix ${REPO}.\n\nThis requires values for: REPO, BRANCH."));
+        let task = read(
+            "fix.md",
+            "---\nname: fix_ci\ninputs:\n- name: REPO\n- name: BRANCH\n---\nFix ${REPO}.",
+        );
+        assert_eq!(
+            task.activation,
+            Activation::OnTrigger(vec!["/fix_ci".into()])
+        );
+        assert!(
+            task.content
+                .starts_with("Fix ${REPO}.\n\nThis requires values for: REPO, BRANCH.")
+        );
     }
 
     #[test]
     fn skill_without_triggers_is_listed_with_its_path() {
         let skill = "---\nname: pdf\ndescription: Reads PDFs.\n---\nLong.";
         let skill_knowledge = read("tools/pdf/SKILL.md", skill);
-        let expected =
-            Activation::OnDemand { description: "Reads PDFs.".into(), path: "at/tools/pdf/SKILL.md".into() };
-        assert_eq!((skill_knowledge.name.as_str(), skill_knowledge.activation), ("pdf", expected));
+        let expected = Activation::OnDemand {
+            description: "Reads PDFs.".into(),
+            path: "at/tools/pdf/SKILL.md".into(),
+        };
+        assert_eq!(
+            (skill_knowledge.name.as_str(), skill_knowledge.activation),
+            ("pdf", expected)
+        );
         assert_eq!(read("pdf/SKILL.md", "Long.").name, "pdf");
         // The agent cannot read the host's files.
-        let own = parse(file("pdf/SKILL.md", skill), KnowledgeSource::Home, &mut Vec::new()).unwrap();
+        let own = parse(
+            file("pdf/SKILL.md", skill),
+            KnowledgeSource::Home,
+            &mut Vec::new(),
+        )
+        .unwrap();
         assert_eq!(own.activation, Activation::Always);
     }
 
@@ -347,25 +447,46 @@ mod tests {
     fn hostile_files_are_truncated_and_reported() {
         let report = |content: Vec<u8>| {
             let mut problems = Vec::new();
-            let read = parse(file("a.md", content), KnowledgeSource::Workspace, &mut problems);
-            (read, problems.into_iter().map(|problem| problem.to_string()).collect::<Vec<_>>())
+            let read = parse(
+                file("a.md", content),
+                KnowledgeSource::Workspace,
+                &mut problems,
+            );
+            (
+                read,
+                problems
+                    .into_iter()
+                    .map(|problem| problem.to_string())
+                    .collect::<Vec<_>>(),
+            )
         };
         let (long, problems) = report("é".repeat(1 << 20).into());
         assert!(long.unwrap().content.len() <= MAX_KNOWLEDGE_FILE_BYTES);
-        assert_eq!(problems, ["at/a.md: it is longer than 65536 bytes: the rest is ignored"]);
+        assert_eq!(
+            problems,
+            ["at/a.md: it is longer than 65536 bytes: the rest is ignored"]
+        );
         let (broken, problems) = report(b"a\xffb".to_vec());
         assert_eq!(broken.unwrap().content, "a\u{fffd}b");
-        assert_eq!(problems, ["at/a.md: byte 1 is no UTF-8: it is read with \u{fffd} there"]);
-        let (malformed, _) = report(b"---\nname: x\n  nonsense\n- a\ntriggers: {a: 1}\n---\n".to_vec());
+        assert_eq!(
+            problems,
+            ["at/a.md: byte 1 is no UTF-8: it is read with \u{fffd} there"]
+        );
+        let (malformed, _) =
+            report(b"---\nname: x\n  nonsense\n- a\ntriggers: {a: 1}\n---\n".to_vec());
         assert_eq!(
             malformed.unwrap_err().to_string(),
             "at/a.md:5: `triggers` must be a list of texts: it is ignored"
         );
         let many: String = (0..100).map(|number| format!("- {number}\n")).collect();
-        let (many, problems) = report(format!("---\ntriggers:\n- \"\"\n- \" \"\n{many}---\n").into());
+        let (many, problems) =
+            report(format!("---\ntriggers:\n- \"\"\n- \" \"\n{many}---\n").into());
         assert!(
             matches!(many.unwrap().activation, Activation::OnTrigger(triggers) if triggers.len() == MAX_TRIGGERS)
         );
-        assert_eq!(problems, ["at/a.md:2: only 64 of 101 triggers count: at most 64 of 256 bytes"]);
+        assert_eq!(
+            problems,
+            ["at/a.md:2: only 64 of 101 triggers count: at most 64 of 256 bytes"]
+        );
     }
 }

@@ -1,9 +1,10 @@
-//! Additional context for an agent: instructions of the repository, knowledge with triggers in the user's message, and
-//! facts about the workspace. V0's microagents and recall.
+//! Additional context for an agent: instructions of the repository, knowledge with triggers in the
+//! user's message, and facts about the workspace. V0's microagents and recall.
 //!
-//! The files come from the user's folders, through the caller, and from the workspace, through the sandbox. They are
-//! untrusted: long text is truncated, and an unreadable file is a [`KnowledgeProblem`], never a fatal error. The decision
-//! what to recall is pure; what has been recalled is a fold of the log.
+//! The files come from the user's folders, through the caller, and from the workspace, through the
+//! sandbox. They are untrusted: long text is truncated, and an unreadable file is a
+//! [`KnowledgeProblem`], never a fatal error. The decision what to recall is pure; what has been
+//! recalled is a fold of the log.
 
 mod built_in;
 mod format;
@@ -45,9 +46,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Creates a memory of the user's files, without the disabled names. Of several files with the same name the last counts.
+    /// Creates a memory of the user's files, without the disabled names. Of several files with the
+    /// same name the last counts.
     pub fn new(files: Vec<KnowledgeFile>, disabled: BTreeSet<String>) -> Self {
-        let mut memory = Self { disabled, ..Self::default() };
+        let mut memory = Self {
+            disabled,
+            ..Self::default()
+        };
         memory.own = memory.read(files, KnowledgeSource::Home);
         memory
     }
@@ -63,7 +68,10 @@ impl Memory {
 
     /// Returns the tool servers that the knowledge requires.
     pub fn servers(&self) -> Vec<SandboxToolServer> {
-        self.all().flat_map(|knowledge| knowledge.servers.iter().cloned()).take(MAX_SERVERS).collect()
+        self.all()
+            .flat_map(|knowledge| knowledge.servers.iter().cloned())
+            .take(MAX_SERVERS)
+            .collect()
     }
 
     /// Returns all knowledge, for users.
@@ -78,17 +86,24 @@ impl Memory {
 
     /// Sets the facts about the sandbox.
     pub fn with_sandbox_facts(self, sandbox_facts: String) -> Self {
-        Self { sandbox_facts, ..self }
+        Self {
+            sandbox_facts,
+            ..self
+        }
     }
 
     /// Sets the user's instructions for this conversation.
     pub fn with_instructions(self, instructions: String) -> Self {
-        Self { instructions, ..self }
+        Self {
+            instructions,
+            ..self
+        }
     }
 
-    /// Loads the knowledge of a workspace, and replaces that of an earlier one. `folder` is the folder of the workspace or of
-    /// its repository. `organization` is the folder of an organization's knowledge, empty if there is none. Files in `folder`
-    /// replace its files of the same name. Has a timeout of 30 seconds.
+    /// Loads the knowledge of a workspace, and replaces that of an earlier one. `folder` is the
+    /// folder of the workspace or of its repository. `organization` is the folder of an
+    /// organization's knowledge, empty if there is none. Files in `folder` replace its files of the
+    /// same name. Has a timeout of 30 seconds.
     pub async fn load(mut self, sandbox: &dyn Sandbox, folder: &str, organization: &str) -> Self {
         let (files, problems) = load::load_files(sandbox, folder, organization).await;
         self.problems = problems;
@@ -104,7 +119,10 @@ impl Memory {
     fn read(&mut self, files: Vec<KnowledgeFile>, source: KnowledgeSource) -> Vec<Knowledge> {
         if let Some(file) = files.get(MAX_KNOWLEDGE_FILES) {
             let problem = format!("there are more files: only {MAX_KNOWLEDGE_FILES} are read");
-            self.problems.push(KnowledgeProblem { path: file.path.clone(), problem });
+            self.problems.push(KnowledgeProblem {
+                path: file.path.clone(),
+                problem,
+            });
         }
         let mut read: Vec<Knowledge> = Vec::new();
         for file in files.into_iter().take(MAX_KNOWLEDGE_FILES) {
@@ -122,7 +140,11 @@ impl Memory {
 
     /// Returns all knowledge. The workspace's replaces the user's of the same name.
     fn all(&self) -> impl Iterator<Item = &Knowledge> {
-        let is_replaced = |own: &&Knowledge| self.workspace.iter().any(|other| other.name == own.name);
-        self.own.iter().filter(move |own| !is_replaced(own)).chain(&self.workspace)
+        let is_replaced =
+            |own: &&Knowledge| self.workspace.iter().any(|other| other.name == own.name);
+        self.own
+            .iter()
+            .filter(move |own| !is_replaced(own))
+            .chain(&self.workspace)
     }
 }

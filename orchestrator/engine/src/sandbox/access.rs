@@ -1,4 +1,5 @@
-//! Direct access to a sandbox's action server, for a sandbox host that leases the sandbox to clients.
+//! Direct access to a sandbox's action server, for a sandbox host that leases the sandbox to
+//! clients.
 
 use async_trait::async_trait;
 use secrecy::SecretString;
@@ -17,11 +18,13 @@ pub trait OpenStream: Send + Sync {
     /// Opens a stream. The caller applies a timeout.
     ///
     /// # Errors
-    /// [`SandboxError::Lost`] if the server is gone for good. After any other error a retry may succeed.
+    /// [`SandboxError::Lost`] if the server is gone for good. After any other error a retry may
+    /// succeed.
     async fn open(&self) -> Result<Box<dyn ByteStream>, SandboxError>;
 }
 
-/// How to reach a sandbox's action server and authenticate to it. Neither is visible inside the sandbox.
+/// How to reach a sandbox's action server and authenticate to it. Neither is visible inside the
+/// sandbox.
 pub struct ServerAccess {
     /// The key that each request must carry.
     pub key: SecretString,

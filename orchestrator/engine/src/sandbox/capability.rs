@@ -1,13 +1,15 @@
 //! The capabilities of sandboxes and of their providers, a trait each.
 //!
-//! [`Sandbox`](super::Sandbox) and [`SandboxProvider`](super::SandboxProvider) return them without default bodies, so that
-//! a decorator cannot lose one silently.
+//! [`Sandbox`](super::Sandbox) and [`SandboxProvider`](super::SandboxProvider) return them without
+//! default bodies, so that a decorator cannot lose one silently.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use protocol::sandbox_api::{FileList, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest};
+use protocol::sandbox_api::{
+    FileList, FileMode, FileStatus, ListeningPort, ProcessExit, ProcessRequest,
+};
 use protocol::{ProcessId, SandboxId};
 
 use super::{
@@ -18,15 +20,19 @@ use super::{
 /// Runs programs without a terminal.
 #[async_trait]
 pub trait SandboxProcesses: Send + Sync {
-    /// Sets the environment variables of all processes that are started from now on. Replaces those of an earlier call.
+    /// Sets the environment variables of all processes that are started from now on. Replaces those
+    /// of an earlier call.
     ///
     /// # Errors
     /// See [`SandboxError`].
-    async fn set_environment(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError>;
+    async fn set_environment(
+        &self,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<(), SandboxError>;
 
-    /// Runs a program without a terminal until it exits. The same id never runs twice. Survives lost connections, except
-    /// while input is being sent: then the program is killed. Dropping the future does not stop it;
-    /// [`SandboxProcesses::kill_process`] does.
+    /// Runs a program without a terminal until it exits. The same id never runs twice. Survives
+    /// lost connections, except while input is being sent: then the program is killed. Dropping the
+    /// future does not stop it; [`SandboxProcesses::kill_process`] does.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -38,7 +44,8 @@ pub trait SandboxProcesses: Send + Sync {
         on_output: &OnProgramOutput<'_>,
     ) -> Result<ProcessExit, SandboxError>;
 
-    /// Kills the process tree of a program. Its exit still follows. Does nothing if the program has exited.
+    /// Kills the process tree of a program. Its exit still follows. Does nothing if the program has
+    /// exited.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -67,7 +74,8 @@ pub trait SandboxStreams: Send + Sync {
     async fn wait_for_port(&self, port: u16, timeout: Duration) -> Result<bool, SandboxError>;
 }
 
-/// Reads and writes files. A relative path is resolved against the initial working directory of shells.
+/// Reads and writes files. A relative path is resolved against the initial working directory of
+/// shells.
 #[async_trait]
 pub trait SandboxFiles: Send + Sync {
     /// Returns the metadata of a file, following links. `None` if it does not exist.
@@ -76,13 +84,15 @@ pub trait SandboxFiles: Send + Sync {
     /// See [`SandboxError`].
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError>;
 
-    /// Returns the metadata of a file or link, without following the link. `None` if it does not exist.
+    /// Returns the metadata of a file or link, without following the link. `None` if it does not
+    /// exist.
     ///
     /// # Errors
     /// See [`SandboxError`].
     async fn link_status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError>;
 
-    /// Lists a folder, including hidden files, without following links. The list is truncated to 10,000 files.
+    /// Lists a folder, including hidden files, without following links. The list is truncated to
+    /// 10,000 files.
     ///
     /// # Errors
     /// [`SandboxError::Refused`] if it is not a folder, or see [`SandboxError`].
@@ -94,8 +104,8 @@ pub trait SandboxFiles: Send + Sync {
     /// See [`SandboxError`].
     async fn download(&self, path: &str, kind: TransferKind) -> Result<ByteSource, SandboxError>;
 
-    /// Writes a file, or unpacks an archive, at a path in the sandbox. Atomic: if the source fails, nothing changes. Creates
-    /// missing parent folders. The mode applies to a file.
+    /// Writes a file, or unpacks an archive, at a path in the sandbox. Atomic: if the source fails,
+    /// nothing changes. Creates missing parent folders. The mode applies to a file.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -127,7 +137,8 @@ pub trait SandboxPausing: Send + Sync {
 /// Creates, lists and removes images of the files of a provider's sandboxes.
 #[async_trait]
 pub trait SandboxSnapshots: Send + Sync {
-    /// Creates an image of a sandbox's files, without its mounts, from which sandboxes can be created. Returns its name.
+    /// Creates an image of a sandbox's files, without its mounts, from which sandboxes can be
+    /// created. Returns its name.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -146,8 +157,9 @@ pub trait SandboxSnapshots: Send + Sync {
     /// Removes a snapshot of this installation. Idempotent.
     ///
     /// # Errors
-    /// [`SandboxError::InUse`] while sandboxes or snapshots are based on it, [`SandboxError::NoSuchImage`] if the image is
-    /// not a snapshot of this installation, or see [`SandboxError`].
+    /// [`SandboxError::InUse`] while sandboxes or snapshots are based on it,
+    /// [`SandboxError::NoSuchImage`] if the image is not a snapshot of this installation, or see
+    /// [`SandboxError`].
     async fn remove_snapshot(&self, image: &str) -> Result<(), SandboxError>;
 }
 

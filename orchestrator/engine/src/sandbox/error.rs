@@ -3,7 +3,8 @@
 /// An error of creating a sandbox or of communicating with it.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    /// The runtime does not respond, for example because no container engine runs. A retry may succeed once it does.
+    /// The runtime does not respond, for example because no container engine runs. A retry may
+    /// succeed once it does.
     #[error("the runtime {runtime} is not available: {detail}")]
     RuntimeUnavailable {
         /// The runtime's name.
@@ -75,7 +76,8 @@ pub enum SandboxError {
         /// What is wrong with it.
         detail: String,
     },
-    /// An operation on the host, or of an engine on an existing sandbox, failed. A retry may succeed.
+    /// An operation on the host, or of an engine on an existing sandbox, failed. A retry may
+    /// succeed.
     #[error("cannot {operation} {subject}")]
     Host {
         /// The operation, such as `remove`.
@@ -95,6 +97,10 @@ impl SandboxError {
         subject: impl std::fmt::Display,
         source: impl Into<std::io::Error>,
     ) -> Self {
-        Self::Host { operation, subject: subject.to_string(), source: source.into() }
+        Self::Host {
+            operation,
+            subject: subject.to_string(),
+            source: source.into(),
+        }
     }
 }

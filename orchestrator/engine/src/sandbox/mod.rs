@@ -1,4 +1,5 @@
-//! The traits of sandboxes. A provider creates a sandbox with an action server, and returns a client of it.
+//! The traits of sandboxes. A provider creates a sandbox with an action server, and returns a
+//! client of it.
 
 mod access;
 mod capability;
@@ -18,7 +19,8 @@ use protocol::{ActionId, Observation, SandboxId};
 
 pub use access::{ByteStream, OpenStream, ServerAccess};
 pub use capability::{
-    SandboxFiles, SandboxMonitoring, SandboxPausing, SandboxProcesses, SandboxSnapshots, SandboxStreams,
+    SandboxFiles, SandboxMonitoring, SandboxPausing, SandboxProcesses, SandboxSnapshots,
+    SandboxStreams,
 };
 pub use error::SandboxError;
 pub use script::{Script, ScriptResult};
@@ -27,14 +29,16 @@ pub use spec::{Lifetime, ResourceLimits, SandboxSpec, UnknownLifetime, Volume, V
 pub use summary::{ResourceUsage, SandboxDetails, SandboxState, SandboxSummary, sweep};
 pub use transfer::{ByteSource, OnProgramOutput, StreamTarget, TransferKind};
 
-/// Creates and manages the sandboxes of one runtime. What happens inside them does not depend on the runtime.
+/// Creates and manages the sandboxes of one runtime. What happens inside them does not depend on
+/// the runtime.
 #[async_trait]
 pub trait SandboxProvider: Send + Sync {
     /// Returns the runtime's name in the configuration: `docker`, `local`, …
     fn runtime(&self) -> &'static str;
 
-    /// Creates the sandbox of a conversation and waits until its action server responds. Its id is derived from the
-    /// conversation's, so that one that a crash left behind is removed first. An error leaves nothing behind.
+    /// Creates the sandbox of a conversation and waits until its action server responds. Its id is
+    /// derived from the conversation's, so that one that a crash left behind is removed first. An
+    /// error leaves nothing behind.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -50,7 +54,8 @@ pub trait SandboxProvider: Send + Sync {
     /// [`SandboxError::Lost`] if it is gone, or its action server has restarted since.
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError>;
 
-    /// Attaches to a sandbox by its id, without a lease. Accepts an action server that has restarted.
+    /// Attaches to a sandbox by its id, without a lease. Accepts an action server that has
+    /// restarted.
     ///
     /// # Errors
     /// [`SandboxError::Lost`] if there is none, or its action server does not respond.
@@ -80,7 +85,8 @@ pub trait SandboxProvider: Send + Sync {
     /// [`SandboxError::Unsupported`].
     fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError>;
 
-    /// Returns direct access to a sandbox's action server, for a sandbox host. Does not check whether the sandbox exists.
+    /// Returns direct access to a sandbox's action server, for a sandbox host. Does not check
+    /// whether the sandbox exists.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`], or see [`SandboxError`].
@@ -92,8 +98,8 @@ pub trait SandboxProvider: Send + Sync {
     /// See [`SandboxError`]. A retry may succeed.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError>;
 
-    /// Waits until the sandboxes of abandoned starts are removed. A program that exits earlier would leave them behind.
-    /// Takes at most as long as removals may.
+    /// Waits until the sandboxes of abandoned starts are removed. A program that exits earlier
+    /// would leave them behind. Takes at most as long as removals may.
     async fn wait_for_cleanup(&self);
 }
 
@@ -103,12 +109,13 @@ pub trait Sandbox: Send + Sync {
     /// Returns what the log must hold to re-attach to it.
     fn lease(&self) -> &SandboxLeased;
 
-    /// Runs an action to completion. The same id never runs twice: if the sandbox knows the id, this attaches, and replays
-    /// the retained output. Survives lost connections. Dropping the future does not stop the action;
-    /// [`Sandbox::cancel`] does.
+    /// Runs an action to completion. The same id never runs twice: if the sandbox knows the id,
+    /// this attaches, and replays the retained output. Survives lost connections. Dropping the
+    /// future does not stop the action; [`Sandbox::cancel`] does.
     ///
     /// # Errors
-    /// [`SandboxError::Lost`] if the sandbox or its server is gone. The result of the action is unknown then.
+    /// [`SandboxError::Lost`] if the sandbox or its server is gone. The result of the action is
+    /// unknown then.
     async fn execute(
         &self,
         id: &ActionId,
@@ -116,8 +123,8 @@ pub trait Sandbox: Send + Sync {
         on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError>;
 
-    /// Kills the process tree of an action. Its observation still follows. Does nothing if the action has completed or was
-    /// never sent.
+    /// Kills the process tree of an action. Its observation still follows. Does nothing if the
+    /// action has completed or was never sent.
     ///
     /// # Errors
     /// See [`SandboxError`].
@@ -148,7 +155,8 @@ pub trait Sandbox: Send + Sync {
     fn files(&self) -> Result<&dyn SandboxFiles, SandboxError>;
 }
 
-/// Receives the output of an action. An alias, because `async_trait` would name the lifetime of the chunk.
+/// Receives the output of an action. An alias, because `async_trait` would name the lifetime of the
+/// chunk.
 pub type OnOutput<'a> = dyn for<'chunk> Fn(OutputChunk<'chunk>) + Send + Sync + 'a;
 
 /// The progress of creating a sandbox.

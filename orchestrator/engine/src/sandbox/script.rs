@@ -52,11 +52,19 @@ impl Script<'_> {
     /// See [`SandboxError`].
     pub async fn run(self, sandbox: &dyn Sandbox) -> Result<ScriptResult, SandboxError> {
         let processes = sandbox.processes()?;
-        let id = ProcessId::try_from(format!("script-{}", uuid::Uuid::now_v7().simple()))
-            .map_err(|error| SandboxError::Malformed { detail: error.to_string() })?;
+        let id = ProcessId::try_from(format!("script-{}", uuid::Uuid::now_v7().simple())).map_err(
+            |error| SandboxError::Malformed {
+                detail: error.to_string(),
+            },
+        )?;
         let request = ProcessRequest {
             timeout_seconds: Some(self.timeout.as_secs_f64()),
-            ..ProcessRequest::new(["sh", "-c", self.text, "sh"].iter().chain(self.arguments).copied())
+            ..ProcessRequest::new(
+                ["sh", "-c", self.text, "sh"]
+                    .iter()
+                    .chain(self.arguments)
+                    .copied(),
+            )
         };
         let output = Mutex::new(Vec::new());
         let is_full = CancellationToken::new();
@@ -82,9 +90,10 @@ impl Script<'_> {
                 kill(processes, &id).await;
                 Ok(ScriptResult::TooMuchOutput)
             }
-            Some(Ok(exit)) => {
-                Ok(to_result(&exit?, output.into_inner().unwrap_or_else(PoisonError::into_inner)))
-            }
+            Some(Ok(exit)) => Ok(to_result(
+                &exit?,
+                output.into_inner().unwrap_or_else(PoisonError::into_inner),
+            )),
             Some(Err(_)) | None => {
                 kill(processes, &id).await;
                 Ok(ScriptResult::TimedOut)
@@ -96,7 +105,10 @@ impl Script<'_> {
 fn to_result(exit: &ProcessExit, output: Vec<u8>) -> ScriptResult {
     match exit.reason {
         ExitReason::TimedOut => ScriptResult::TimedOut,
-        _ => ScriptResult::Exited { code: exit.code.unwrap_or(-1), output },
+        _ => ScriptResult::Exited {
+            code: exit.code.unwrap_or(-1),
+            output,
+        },
     }
 }
 

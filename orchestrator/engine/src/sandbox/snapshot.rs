@@ -10,7 +10,8 @@ use super::{SandboxError, SandboxProvider};
 pub enum SnapshotPurpose<'a> {
     /// Kept until a user removes it, under this name or a generated one.
     Keep(Option<&'a str>),
-    /// The image for the sandbox of this forked conversation. Removed with the last sandbox that was created from it.
+    /// The image for the sandbox of this forked conversation. Removed with the last sandbox that
+    /// was created from it.
     Fork(&'a ConversationId),
 }
 
@@ -27,17 +28,20 @@ pub struct Snapshot {
     pub created_at: Option<Timestamp>,
 }
 
-/// Removes the snapshots of forks that did not complete. Returns their images. Keeps the snapshots of forks in progress,
-/// for which `is_used` is true, and those that a sandbox was created from.
+/// Removes the snapshots of forks that did not complete. Returns their images. Keeps the snapshots
+/// of forks in progress, for which `is_used` is true, and those that a sandbox was created from.
 ///
 /// # Errors
-/// The snapshots cannot be listed. A snapshot that cannot be removed is logged and left for the next sweep.
+/// The snapshots cannot be listed. A snapshot that cannot be removed is logged and left for the
+/// next sweep.
 pub async fn sweep_snapshots<F: Future<Output = bool>>(
     provider: &dyn SandboxProvider,
     is_used: impl Fn(ConversationId) -> F,
 ) -> Result<Vec<String>, SandboxError> {
     let mut removed = Vec::new();
-    let Ok(snapshots) = provider.snapshots() else { return Ok(removed) };
+    let Ok(snapshots) = provider.snapshots() else {
+        return Ok(removed);
+    };
     for Snapshot { image, fork, .. } in snapshots.list_snapshots().await? {
         let is_kept = match fork {
             Some(fork) => is_used(fork).await,
@@ -49,7 +53,9 @@ pub async fn sweep_snapshots<F: Future<Output = bool>>(
         match snapshots.remove_snapshot(&image).await {
             Ok(()) => removed.push(image),
             Err(SandboxError::InUse { .. }) => {}
-            Err(error) => tracing::warn!(image, %error, "cannot remove a snapshot that no fork uses"),
+            Err(error) => {
+                tracing::warn!(image, %error, "cannot remove a snapshot that no fork uses")
+            }
         }
     }
     Ok(removed)

@@ -11,7 +11,8 @@ use protocol::ConversationId;
 /// The specification of a sandbox to create.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SandboxSpec {
-    /// The conversation that it belongs to. A sandbox that a user created has the id of a conversation that never starts.
+    /// The conversation that it belongs to. A sandbox that a user created has the id of a
+    /// conversation that never starts.
     pub conversation: ConversationId,
     /// When it is removed.
     pub lifetime: Lifetime,
@@ -21,8 +22,9 @@ pub struct SandboxSpec {
     pub workspace: Option<PathBuf>,
     /// Further mounts, for runtimes that support them.
     pub volumes: Vec<Volume>,
-    /// Environment variables for all processes, which override the image's. They may be secret: they are sent to the action
-    /// server once it responds, and never passed to the container engine, which would show them.
+    /// Environment variables for all processes, which override the image's. They may be secret:
+    /// they are sent to the action server once it responds, and never passed to the container
+    /// engine, which would show them.
     pub environment: BTreeMap<String, String>,
     /// Its resource limits.
     pub resources: ResourceLimits,
@@ -50,7 +52,8 @@ pub enum Lifetime {
     Conversation,
     /// When a user removes it.
     UntilRemoved,
-    /// At this time, unless a user removes it before. A sweep removes it, also while a process uses it.
+    /// At this time, unless a user removes it before. A sweep removes it, also while a process uses
+    /// it.
     Until(Timestamp),
 }
 
@@ -71,7 +74,8 @@ impl Lifetime {
 
     /// Whether its time is over.
     pub fn is_expired(self) -> bool {
-        self.expires_at().is_some_and(|time| time <= Timestamp::now())
+        self.expires_at()
+            .is_some_and(|time| time <= Timestamp::now())
     }
 
     /// Whether a user created the sandbox, which has no conversation then.
@@ -105,7 +109,8 @@ impl FromStr for Lifetime {
             UNTIL_REMOVED => Ok(Self::UntilRemoved),
             _ => {
                 let time = text.strip_prefix(UNTIL).and_then(|time| time.parse().ok());
-                time.map(Self::Until).ok_or_else(|| UnknownLifetime(text.to_owned()))
+                time.map(Self::Until)
+                    .ok_or_else(|| UnknownLifetime(text.to_owned()))
             }
         }
     }
@@ -127,7 +132,12 @@ pub struct ResourceLimits {
 impl Default for ResourceLimits {
     /// Enough for a build, and low enough to protect the host from a fork bomb or a leak.
     fn default() -> Self {
-        Self { memory_bytes: 4 << 30, cpus: 2.0, pids: 4096, disk_bytes: 20 << 30 }
+        Self {
+            memory_bytes: 4 << 30,
+            cpus: 2.0,
+            pids: 4096,
+            disk_bytes: 20 << 30,
+        }
     }
 }
 
@@ -153,9 +163,15 @@ pub struct VolumeError {
 impl FromStr for Volume {
     type Err = VolumeError;
 
-    /// Parses an element of V0's comma-separated `volumes`: `HOST:CONTAINER[:MODE]` with the mode `rw`, `ro` or `overlay`.
+    /// Parses an element of V0's comma-separated `volumes`: `HOST:CONTAINER[:MODE]` with the mode
+    /// `rw`, `ro` or `overlay`.
     fn from_str(text: &str) -> Result<Self, VolumeError> {
-        let refuse = |problem| Err(VolumeError { text: text.to_owned(), problem });
+        let refuse = |problem| {
+            Err(VolumeError {
+                text: text.to_owned(),
+                problem,
+            })
+        };
         let mut parts = text.trim().split(':');
         let (Some(source), Some(target)) = (parts.next(), parts.next()) else {
             return refuse("names no place in the container");
@@ -172,7 +188,11 @@ impl FromStr for Volume {
         if !target.starts_with('/') || target == "/" {
             return refuse("has no absolute path of a folder in the container");
         }
-        Ok(Self { source: source.to_owned(), target: target.to_owned(), read_only })
+        Ok(Self {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            read_only,
+        })
     }
 }
 
@@ -183,11 +203,22 @@ mod tests {
     #[test]
     fn lifetime_is_parsed_from_its_text() {
         let time = "2026-01-02T03:04:05Z".parse().unwrap();
-        for lifetime in [Lifetime::Conversation, Lifetime::UntilRemoved, Lifetime::Until(time)] {
+        for lifetime in [
+            Lifetime::Conversation,
+            Lifetime::UntilRemoved,
+            Lifetime::Until(time),
+        ] {
             assert_eq!(lifetime.to_string().parse(), Ok(lifetime));
         }
-        assert_eq!(Lifetime::Until(time).to_string(), "until-2026-01-02T03:04:05Z");
-        assert!(["", "until-", "until-soon", "forever"].iter().all(|text| text.parse::<Lifetime>().is_err()));
+        assert_eq!(
+            Lifetime::Until(time).to_string(),
+            "until-2026-01-02T03:04:05Z"
+        );
+        assert!(
+            ["", "until-", "until-soon", "forever"]
+                .iter()
+                .all(|text| text.parse::<Lifetime>().is_err())
+        );
         assert!(Lifetime::Until(time).is_expired() && !Lifetime::UntilRemoved.is_expired());
     }
 
@@ -199,14 +230,26 @@ mod tests {
             read_only,
         };
         for (text, expected) in [
-            ("/home/me/data:/data", volume("/home/me/data", "/data", false)),
+            (
+                "/home/me/data:/data",
+                volume("/home/me/data", "/data", false),
+            ),
             ("/a:/b:rw", volume("/a", "/b", false)),
             (" cache:/var/cache:ro", volume("cache", "/var/cache", true)),
             ("/a:/b:overlay", volume("/a", "/b", true)),
         ] {
             assert_eq!(text.parse(), Ok(expected), "{text}");
         }
-        for text in ["", "/a", "/a:b", "a/b:/c", ":/c", "/a:/", "/a:/b:rx", "/a:/b:ro:z"] {
+        for text in [
+            "",
+            "/a",
+            "/a:b",
+            "a/b:/c",
+            ":/c",
+            "/a:/",
+            "/a:/b:rx",
+            "/a:/b:ro:z",
+        ] {
             assert!(text.parse::<Volume>().is_err(), "{text}");
         }
     }

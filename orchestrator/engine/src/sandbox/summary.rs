@@ -70,11 +70,13 @@ pub struct SandboxDetails {
     pub pids: Option<u64>,
 }
 
-/// Removes the sandboxes of conversations that no process uses, which a crash has left behind, and those whose time is over.
-/// Returns their ids. `is_used` is called after the sandboxes are listed, so that a new one counts as used.
+/// Removes the sandboxes of conversations that no process uses, which a crash has left behind, and
+/// those whose time is over. Returns their ids. `is_used` is called after the sandboxes are listed,
+/// so that a new one counts as used.
 ///
 /// # Errors
-/// The sandboxes cannot be listed. A sandbox that cannot be removed is logged and left for the next sweep.
+/// The sandboxes cannot be listed. A sandbox that cannot be removed is logged and left for the next
+/// sweep.
 pub async fn sweep<F: Future<Output = bool>>(
     provider: &dyn SandboxProvider,
     is_used: impl Fn(SandboxSummary) -> F,

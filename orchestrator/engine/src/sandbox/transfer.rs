@@ -5,7 +5,8 @@ use tokio::io::AsyncRead;
 
 use super::OutputChunk;
 
-/// A stream of bytes that the consumer reads at its own pace. An error means that the content is incomplete.
+/// A stream of bytes that the consumer reads at its own pace. An error means that the content is
+/// incomplete.
 pub type ByteSource = Box<dyn AsyncRead + Send + Unpin>;
 
 /// The target of a byte stream into a sandbox.
@@ -17,7 +18,8 @@ pub enum StreamTarget {
     Socket(String),
     /// A new shell or a command, in a terminal of its own. The stream carries
     /// [`TerminalInput`](protocol::sandbox_api::TerminalInput)s in and
-    /// [`TerminalOutput`](protocol::sandbox_api::TerminalOutput)s out. Closing it kills the processes of the terminal.
+    /// [`TerminalOutput`](protocol::sandbox_api::TerminalOutput)s out. Closing it kills the
+    /// processes of the terminal.
     Terminal(TerminalQuery),
 }
 
@@ -26,9 +28,11 @@ pub enum StreamTarget {
 pub enum TransferKind {
     /// The content of one file.
     File,
-    /// A folder as a tar archive. An archive from a sandbox is untrusted, like everything from there.
+    /// A folder as a tar archive. An archive from a sandbox is untrusted, like everything from
+    /// there.
     Tree,
 }
 
 /// Receives the output of a program; each stream arrives in order.
-pub type OnProgramOutput<'a> = dyn for<'chunk> Fn(OutputStream, OutputChunk<'chunk>) + Send + Sync + 'a;
+pub type OnProgramOutput<'a> =
+    dyn for<'chunk> Fn(OutputStream, OutputChunk<'chunk>) + Send + Sync + 'a;

@@ -1,8 +1,9 @@
-//! Tools of an agent that require software in the sandbox, which custom images may lack. They are offered like those of
-//! tool servers, once a probe has found the software. Their calls become actions like those of the agent's other tools.
+//! Tools of an agent that require software in the sandbox, which custom images may lack. They are
+//! offered like those of tool servers, once a probe has found the software. Their calls become
+//! actions like those of the agent's other tools.
 //!
-//! A sandbox is probed once per boot of its action server, with a timeout. Software that is installed later is found
-//! after the next boot.
+//! A sandbox is probed once per boot of its action server, with a timeout. Software that is
+//! installed later is found after the next boot.
 
 mod probe;
 
@@ -34,29 +35,44 @@ pub struct SandboxTool {
 pub struct SandboxTools {
     servers: Arc<dyn ToolServers>,
     tools: Vec<SandboxTool>,
-    /// The result of the latest probe, with the boot id. Locked during a probe, so that concurrent callers share its result.
+    /// The result of the latest probe, with the boot id. Locked during a probe, so that concurrent
+    /// callers share its result.
     probed: Mutex<Option<(BootId, SandboxFacts)>>,
 }
 
 impl SandboxTools {
     /// Offers these tools in addition to those of the servers, whose tools have other names.
     pub fn new(servers: Arc<dyn ToolServers>, tools: Vec<SandboxTool>) -> Self {
-        Self { servers, tools, probed: Mutex::default() }
+        Self {
+            servers,
+            tools,
+            probed: Mutex::default(),
+        }
     }
 
-    /// Returns the supported tools, and the obstacle if a required one is missing. Without a sandbox the result of the latest
-    /// probe remains valid.
-    async fn supported_tools(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> (Vec<Tool>, Option<String>) {
+    /// Returns the supported tools, and the obstacle if a required one is missing. Without a
+    /// sandbox the result of the latest probe remains valid.
+    async fn supported_tools(
+        &self,
+        sandbox: Option<&Arc<dyn Sandbox>>,
+    ) -> (Vec<Tool>, Option<String>) {
         if self.tools.is_empty() {
             return Default::default();
         }
         let mut probed = self.probed.lock().await;
         if let Some(sandbox) = sandbox {
             let boot_id = &sandbox.lease().boot_id;
-            if probed.as_ref().is_none_or(|(probed_boot, _)| probed_boot != boot_id) {
+            if probed
+                .as_ref()
+                .is_none_or(|(probed_boot, _)| probed_boot != boot_id)
+            {
                 *probed = match probe::probe(sandbox.as_ref()).await {
                     Ok(facts) => {
-                        for missing in self.tools.iter().filter(|tool| !facts.contains_key(tool.needs)) {
+                        for missing in self
+                            .tools
+                            .iter()
+                            .filter(|tool| !facts.contains_key(tool.needs))
+                        {
                             tracing::warn!("{}", missing.problem());
                         }
                         Some((boot_id.clone(), facts))
@@ -68,11 +84,24 @@ impl SandboxTools {
                 };
             }
         }
-        let Some((_, facts)) = probed.as_ref() else { return Default::default() };
-        let (supported, missing): (Vec<_>, Vec<_>) =
-            self.tools.iter().partition(|tool| facts.contains_key(tool.needs));
-        let obstacle = missing.iter().find(|tool| tool.is_required).map(|tool| tool.problem());
-        (supported.into_iter().map(|tool| tool.tool.clone()).collect(), obstacle)
+        let Some((_, facts)) = probed.as_ref() else {
+            return Default::default();
+        };
+        let (supported, missing): (Vec<_>, Vec<_>) = self
+            .tools
+            .iter()
+            .partition(|tool| facts.contains_key(tool.needs));
+        let obstacle = missing
+            .iter()
+            .find(|tool| tool.is_required)
+            .map(|tool| tool.problem());
+        (
+            supported
+                .into_iter()
+                .map(|tool| tool.tool.clone())
+                .collect(),
+            obstacle,
+        )
     }
 }
 
@@ -86,7 +115,10 @@ impl SandboxTool {
             PYTHON => "python3 3.8 or later",
             other => other,
         };
-        format!("the tool {} is not offered: no {software} was found in the sandbox", tool.name)
+        format!(
+            "the tool {} is not offered: no {software} was found in the sandbox",
+            tool.name
+        )
     }
 }
 
@@ -123,14 +155,16 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use protocol::record::SandboxLeased;
-    use protocol::sandbox_api::{ActionRequest, ExitReason, OutputStream, ProcessExit, ProcessRequest};
+    use protocol::sandbox_api::{
+        ActionRequest, ExitReason, OutputStream, ProcessExit, ProcessRequest,
+    };
     use protocol::{ActionId, ProcessId};
     use serde_json::json;
 
     use super::*;
     use crate::sandbox::{
-        ByteSource, OnOutput, OnProgramOutput, OutputChunk, SandboxError, SandboxFiles, SandboxProcesses,
-        SandboxStreams,
+        ByteSource, OnOutput, OnProgramOutput, OutputChunk, SandboxError, SandboxFiles,
+        SandboxProcesses, SandboxStreams,
     };
     use crate::tool_servers::NoToolServers;
 
@@ -153,7 +187,9 @@ mod tests {
             _: &ActionRequest,
             _: &OnOutput<'_>,
         ) -> Result<Observation, SandboxError> {
-            Err(SandboxError::Lost { detail: "no actions".into() })
+            Err(SandboxError::Lost {
+                detail: "no actions".into(),
+            })
         }
 
         async fn cancel(&self, _: &ActionId) -> Result<(), SandboxError> {
@@ -169,11 +205,17 @@ mod tests {
         }
 
         fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
-            Err(SandboxError::Unsupported { runtime: "scripted", what: "open streams" })
+            Err(SandboxError::Unsupported {
+                runtime: "scripted",
+                what: "open streams",
+            })
         }
 
         fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
-            Err(SandboxError::Unsupported { runtime: "scripted", what: "transfer files" })
+            Err(SandboxError::Unsupported {
+                runtime: "scripted",
+                what: "transfer files",
+            })
         }
     }
 
@@ -192,8 +234,16 @@ mod tests {
         ) -> Result<ProcessExit, SandboxError> {
             assert_eq!(request.argv[2], PROBE);
             self.probe_count.fetch_add(1, Ordering::Relaxed);
-            let output = self.output.ok_or_else(|| SandboxError::Lost { detail: "gone".into() })?;
-            on_output(OutputStream::Stdout, OutputChunk::Bytes { offset: 0, bytes: output.as_bytes() });
+            let output = self.output.ok_or_else(|| SandboxError::Lost {
+                detail: "gone".into(),
+            })?;
+            on_output(
+                OutputStream::Stdout,
+                OutputChunk::Bytes {
+                    offset: 0,
+                    bytes: output.as_bytes(),
+                },
+            );
             Ok(ProcessExit {
                 code: Some(1),
                 signal: None,
@@ -212,12 +262,27 @@ mod tests {
     fn sandbox(boot_id: &str, output: Option<&'static str>) -> Arc<ProbedSandbox> {
         let lease = json!({"sandbox_id": "s", "runtime": "scripted", "boot_id": boot_id, "working_dir": "/"});
         let lease = serde_json::from_value(lease).unwrap();
-        Arc::new(ProbedSandbox { lease, output, probe_count: AtomicUsize::new(0) })
+        Arc::new(ProbedSandbox {
+            lease,
+            output,
+            probe_count: AtomicUsize::new(0),
+        })
     }
 
     fn tools_with(is_required: bool) -> SandboxTools {
-        let tool = Tool { name: "cell".into(), description: String::new(), parameters: json!({}) };
-        SandboxTools::new(Arc::new(NoToolServers), vec![SandboxTool { needs: IPYTHON, tool, is_required }])
+        let tool = Tool {
+            name: "cell".into(),
+            description: String::new(),
+            parameters: json!({}),
+        };
+        SandboxTools::new(
+            Arc::new(NoToolServers),
+            vec![SandboxTool {
+                needs: IPYTHON,
+                tool,
+                is_required,
+            }],
+        )
     }
 
     #[tokio::test]
@@ -230,16 +295,34 @@ mod tests {
         let without = sandbox("two", Some("glovebox-probe ipython \n"));
         let (required, optional) = (tools_with(true), tools_with(false));
         assert_eq!(obstacle(&required, &with).await, None);
-        let problem = "the tool cell is not offered: no IPython in its python3 was found in the sandbox";
-        assert_eq!(obstacle(&required, &without).await.as_deref(), Some(problem));
-        assert_eq!(obstacle(&required, &without).await.as_deref(), Some(problem), "the result is cached");
+        let problem =
+            "the tool cell is not offered: no IPython in its python3 was found in the sandbox";
+        assert_eq!(
+            obstacle(&required, &without).await.as_deref(),
+            Some(problem)
+        );
+        assert_eq!(
+            obstacle(&required, &without).await.as_deref(),
+            Some(problem),
+            "the result is cached"
+        );
         assert_eq!(obstacle(&optional, &without).await, None);
-        assert_eq!(obstacle(&required, &sandbox("three", None)).await, None, "the probe failed");
+        assert_eq!(
+            obstacle(&required, &sandbox("three", None)).await,
+            None,
+            "the probe failed"
+        );
     }
 
     async fn names(tools: &SandboxTools, sandbox: Option<&Arc<ProbedSandbox>>) -> Vec<String> {
         let sandbox = sandbox.map(|sandbox| Arc::clone(sandbox) as Arc<dyn Sandbox>);
-        tools.offer(sandbox.as_ref()).await.sandbox_tools.into_iter().map(|tool| tool.name).collect()
+        tools
+            .offer(sandbox.as_ref())
+            .await
+            .sandbox_tools
+            .into_iter()
+            .map(|tool| tool.name)
+            .collect()
     }
 
     #[tokio::test]
@@ -250,10 +333,17 @@ mod tests {
         assert!(names(&tools, None).await.is_empty());
         assert_eq!(names(&tools, Some(&with)).await, ["cell"]);
         assert_eq!(names(&tools, Some(&with)).await, ["cell"]);
-        assert_eq!(names(&tools, None).await, ["cell"], "the latest result stays valid");
+        assert_eq!(
+            names(&tools, None).await,
+            ["cell"],
+            "the latest result stays valid"
+        );
         assert!(names(&tools, Some(&without)).await.is_empty());
         assert!(names(&tools, Some(&without)).await.is_empty());
-        assert_eq!([&with, &without].map(|sandbox| sandbox.probe_count.load(Ordering::Relaxed)), [1, 1]);
+        assert_eq!(
+            [&with, &without].map(|sandbox| sandbox.probe_count.load(Ordering::Relaxed)),
+            [1, 1]
+        );
     }
 
     #[tokio::test]

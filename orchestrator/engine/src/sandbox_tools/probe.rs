@@ -1,5 +1,5 @@
-//! Probes the software of a sandbox with a short script. Its output is untrusted: only known names are accepted, each
-//! once, with short values without control characters.
+//! Probes the software of a sandbox with a short script. Its output is untrusted: only known names
+//! are accepted, each once, with short values without control characters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -39,16 +39,24 @@ const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The facts about a sandbox, by name.
 pub type SandboxFacts = BTreeMap<&'static str, String>;
 
-/// Parses the lines of the probe with these names, and ignores all others. The first line of a name counts.
+/// Parses the lines of the probe with these names, and ignores all others. The first line of a name
+/// counts.
 pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) -> SandboxFacts {
     let mut facts = SandboxFacts::new();
     for line in text.lines() {
-        let Some((name, value)) = line.strip_prefix(LINE_PREFIX).and_then(|rest| rest.split_once(' ')) else {
+        let Some((name, value)) = line
+            .strip_prefix(LINE_PREFIX)
+            .and_then(|rest| rest.split_once(' '))
+        else {
             continue;
         };
         let known = names.clone().into_iter().find(|known| *known == name);
-        let value: String =
-            value.trim().chars().filter(|character| !character.is_control()).take(MAX_VALUE_CHARS).collect();
+        let value: String = value
+            .trim()
+            .chars()
+            .filter(|character| !character.is_control())
+            .take(MAX_VALUE_CHARS)
+            .collect();
         if let (Some(name), false) = (known, value.is_empty()) {
             facts.entry(name).or_insert(value);
         }
@@ -58,8 +66,12 @@ pub fn facts(text: &str, names: impl IntoIterator<Item = &'static str> + Clone) 
 
 /// Probes a sandbox. Returns no facts after a timeout, or of an output that is too long.
 pub(super) async fn probe(sandbox: &dyn Sandbox) -> Result<SandboxFacts, SandboxError> {
-    let script =
-        Script { text: PROBE, arguments: &[], timeout: PROBE_TIMEOUT, max_output_bytes: MAX_OUTPUT_BYTES };
+    let script = Script {
+        text: PROBE,
+        arguments: &[],
+        timeout: PROBE_TIMEOUT,
+        max_output_bytes: MAX_OUTPUT_BYTES,
+    };
     Ok(match script.run(sandbox).await? {
         ScriptResult::Exited { output, .. } => facts(&String::from_utf8_lossy(&output), NAMES),
         ScriptResult::TooMuchOutput | ScriptResult::TimedOut => SandboxFacts::new(),
@@ -83,8 +95,14 @@ mod tests {
              glovebox-probe node \u{1b}[2Jv1\u{7}\nglovebox-probe python {long}\nglovebox-probe libc \n x glovebox-probe uid 0\n"
         );
         let facts = facts(&output, ["git", "libc", "node", "python", "shell", "uid"]);
-        assert_eq!(facts.keys().copied().collect::<Vec<_>>(), ["node", "python", "shell"]);
-        assert_eq!((facts["shell"].as_str(), facts["node"].as_str()), ("/bin/sh", "[2Jv1"));
+        assert_eq!(
+            facts.keys().copied().collect::<Vec<_>>(),
+            ["node", "python", "shell"]
+        );
+        assert_eq!(
+            (facts["shell"].as_str(), facts["node"].as_str()),
+            ("/bin/sh", "[2Jv1")
+        );
         assert_eq!(facts["python"].len(), MAX_VALUE_CHARS);
     }
 }

@@ -1,7 +1,7 @@
 //! Searches bytes for a set of spellings, in one pass.
 //!
-//! The automaton has only the starts of long spellings, which are compared where their start occurs: it would take a hundred
-//! megabytes for a few long values.
+//! The automaton has only the starts of long spellings, which are compared where their start
+//! occurs: it would take a hundred megabytes for a few long values.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -11,8 +11,9 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, Input, MatchKind};
 /// Length up to which a spelling is in the automaton, in bytes. Most are shorter.
 const MAX_START: usize = 64;
 
-/// Number of bytes that a search may compare in vain, at least and for each byte of the text. Beyond it, the start of a spelling is taken
-/// for the whole: a text that repeats the start of a long value would be compared with it at each byte.
+/// Number of bytes that a search may compare in vain, at least and for each byte of the text.
+/// Beyond it, the start of a spelling is taken for the whole: a text that repeats the start of a
+/// long value would be compared with it at each byte.
 const MIN_COMPARED_BYTES: usize = 16 << 20;
 const COMPARED_PER_BYTE: usize = 64;
 
@@ -50,15 +51,21 @@ impl SpellingFinder {
         for (index, spelling) in spellings.iter().enumerate() {
             let pattern = spelling.get(..max_start).unwrap_or(spelling);
             if patterns.last() != Some(&pattern) {
-                // As they are sorted, the one before begins with all shorter starts of this one, or is one.
+                // As they are sorted, the one before begins with all shorter starts of this one, or
+                // is one.
                 let mut shorter = starts.len().checked_sub(1);
                 while let Some(other) = shorter
-                    && !patterns.get(other).is_some_and(|other| pattern.starts_with(other))
+                    && !patterns
+                        .get(other)
+                        .is_some_and(|other| pattern.starts_with(other))
                 {
                     shorter = starts.get(other).and_then(|other| other.shorter);
                 }
                 patterns.push(pattern);
-                starts.push(SpellingStart { spellings: Vec::new(), shorter });
+                starts.push(SpellingStart {
+                    spellings: Vec::new(),
+                    shorter,
+                });
             }
             if let Some(start) = starts.last_mut() {
                 start.spellings.push(index);
@@ -71,9 +78,16 @@ impl SpellingFinder {
             .build(&patterns)
             .ok()?;
         for start in &mut starts {
-            start.spellings.sort_by_key(|index| Reverse(spellings.get(*index).map(Vec::len)));
+            start
+                .spellings
+                .sort_by_key(|index| Reverse(spellings.get(*index).map(Vec::len)));
         }
-        Some(Self { automaton, starts, spellings, longest })
+        Some(Self {
+            automaton,
+            starts,
+            spellings,
+            longest,
+        })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -82,11 +96,21 @@ impl SpellingFinder {
 
     /// Returns the ranges of spellings, the leftmost and of those the longest, without overlap.
     pub(super) fn find(&self, bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
-        self.find_comparing(bytes, bytes.len().saturating_mul(COMPARED_PER_BYTE).max(MIN_COMPARED_BYTES))
+        self.find_comparing(
+            bytes,
+            bytes
+                .len()
+                .saturating_mul(COMPARED_PER_BYTE)
+                .max(MIN_COMPARED_BYTES),
+        )
     }
 
     /// Like [`find`](Self::find), with the number of bytes that may be compared in vain.
-    fn find_comparing(&self, bytes: &[u8], mut max_compared: usize) -> impl Iterator<Item = Range<usize>> {
+    fn find_comparing(
+        &self,
+        bytes: &[u8],
+        mut max_compared: usize,
+    ) -> impl Iterator<Item = Range<usize>> {
         let mut from = 0;
         std::iter::from_fn(move || {
             loop {
@@ -95,8 +119,10 @@ impl SpellingFinder {
                 let pattern = found.pattern().as_usize();
                 let length = match self.longest_at(rest, pattern) {
                     None if max_compared > 0 => {
-                        let compared: usize =
-                            self.spellings_with(pattern).map(|spelling| spelling.len().min(rest.len())).sum();
+                        let compared: usize = self
+                            .spellings_with(pattern)
+                            .map(|spelling| spelling.len().min(rest.len()))
+                            .sum();
                         max_compared = max_compared.saturating_sub(compared);
                         from = found.start() + 1;
                         continue;
@@ -111,24 +137,38 @@ impl SpellingFinder {
 
     /// Returns the spellings with a pattern, the longest first.
     fn spellings_with(&self, pattern: usize) -> impl Iterator<Item = &Vec<u8>> {
-        let starts = std::iter::successors(self.starts.get(pattern), |start| self.starts.get(start.shorter?));
-        starts.flat_map(|start| &start.spellings).filter_map(|index| self.spellings.get(*index))
+        let starts = std::iter::successors(self.starts.get(pattern), |start| {
+            self.starts.get(start.shorter?)
+        });
+        starts
+            .flat_map(|start| &start.spellings)
+            .filter_map(|index| self.spellings.get(*index))
     }
 
-    /// Returns the length of the longest spelling at the start of `bytes`, which begin with a pattern.
+    /// Returns the length of the longest spelling at the start of `bytes`, which begin with a
+    /// pattern.
     fn longest_at(&self, bytes: &[u8], pattern: usize) -> Option<usize> {
-        self.spellings_with(pattern).find(|spelling| bytes.starts_with(spelling)).map(Vec::len)
+        self.spellings_with(pattern)
+            .find(|spelling| bytes.starts_with(spelling))
+            .map(Vec::len)
     }
 
-    /// Returns the start of the first spelling that may continue beyond the end of `bytes`, or the end if there is none.
+    /// Returns the start of the first spelling that may continue beyond the end of `bytes`, or the
+    /// end if there is none.
     pub(super) fn pending_start(&self, bytes: &[u8]) -> usize {
         let from = bytes.len().saturating_sub(self.longest.saturating_sub(1));
         let starts_spelling = |start: &usize| {
             let rest = bytes.get(*start..).unwrap_or_default();
-            let next = self.spellings.partition_point(|spelling| spelling.as_slice() <= rest);
-            self.spellings.get(next).is_some_and(|spelling| spelling.starts_with(rest))
+            let next = self
+                .spellings
+                .partition_point(|spelling| spelling.as_slice() <= rest);
+            self.spellings
+                .get(next)
+                .is_some_and(|spelling| spelling.starts_with(rest))
         };
-        (from..bytes.len()).find(starts_spelling).unwrap_or(bytes.len())
+        (from..bytes.len())
+            .find(starts_spelling)
+            .unwrap_or(bytes.len())
     }
 }
 

@@ -9,8 +9,8 @@ use protocol::record::SandboxLeased;
 use super::guarded_sandbox::{GuardedSandbox, redact_error};
 use super::{Redactor, SecretRegistry};
 use crate::sandbox::{
-    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
-    SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing,
+    SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 
 /// Wraps the sandbox provider of a conversation.
@@ -21,9 +21,18 @@ pub struct GuardedProvider {
 }
 
 impl GuardedProvider {
-    /// Wraps a provider. Commands get the secrets of `registry` that they name; `redactor` redacts all output.
-    pub fn new(provider: Arc<dyn SandboxProvider>, redactor: Redactor, registry: SecretRegistry) -> Self {
-        Self { provider, redactor, registry }
+    /// Wraps a provider. Commands get the secrets of `registry` that they name; `redactor` redacts
+    /// all output.
+    pub fn new(
+        provider: Arc<dyn SandboxProvider>,
+        redactor: Redactor,
+        registry: SecretRegistry,
+    ) -> Self {
+        Self {
+            provider,
+            redactor,
+            registry,
+        }
     }
 
     fn guard(
@@ -33,7 +42,11 @@ impl GuardedProvider {
         match result {
             Ok(sandbox) => {
                 let (redactor, registry) = (self.redactor.clone(), self.registry.clone());
-                Ok(Box::new(GuardedSandbox { sandbox, redactor, registry }))
+                Ok(Box::new(GuardedSandbox {
+                    sandbox,
+                    redactor,
+                    registry,
+                }))
             }
             Err(error) => Err(redact_error(&self.redactor, error)),
         }

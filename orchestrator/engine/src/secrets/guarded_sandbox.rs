@@ -1,5 +1,5 @@
-//! Wraps a sandbox. Injects the secrets that a command names, and redacts all secrets from the output and the results of
-//! actions.
+//! Wraps a sandbox. Injects the secrets that a command names, and redacts all secrets from the
+//! output and the results of actions.
 //!
 //! Does not redact what a user does directly: programs, files, terminals and ports.
 
@@ -29,8 +29,8 @@ struct OutputRedactor {
 }
 
 impl OutputRedactor {
-    /// Forwards the output that is known to be safe. Offsets refer to the original output, although redaction changes its
-    /// length.
+    /// Forwards the output that is known to be safe. Offsets refer to the original output, although
+    /// redaction changes its length.
     fn redact(&mut self, chunk: OutputChunk<'_>, on_output: &OnOutput<'_>) {
         match chunk {
             OutputChunk::Bytes { offset, bytes } => {
@@ -68,15 +68,22 @@ impl Sandbox for GuardedSandbox {
         request: &ActionRequest,
         on_output: &OnOutput<'_>,
     ) -> Result<Observation, SandboxError> {
-        let redactor =
-            Mutex::new(OutputRedactor { stream: StreamRedactor::new(self.redactor.clone()), end: 0 });
+        let redactor = Mutex::new(OutputRedactor {
+            stream: StreamRedactor::new(self.redactor.clone()),
+            end: 0,
+        });
         let lock = || redactor.lock().unwrap_or_else(PoisonError::into_inner);
         let with_secrets = self.registry.inject_secrets(request);
         let request = with_secrets.as_ref().unwrap_or(request);
-        let result = self.sandbox.execute(id, request, &|chunk| lock().redact(chunk, on_output)).await;
+        let result = self
+            .sandbox
+            .execute(id, request, &|chunk| lock().redact(chunk, on_output))
+            .await;
         lock().finish(on_output);
         let observation = result.map_err(|error| redact_error(&self.redactor, error))?;
-        let malformed = |error: serde_json::Error| SandboxError::Malformed { detail: error.to_string() };
+        let malformed = |error: serde_json::Error| SandboxError::Malformed {
+            detail: error.to_string(),
+        };
         self.redactor.observation(observation).map_err(malformed)
     }
 
@@ -105,15 +112,23 @@ impl Sandbox for GuardedSandbox {
 pub(super) fn redact_error(redactor: &Redactor, error: SandboxError) -> SandboxError {
     let text = |text: String| redactor.text(&text).into_owned();
     match error {
-        SandboxError::Start { detail, logs } => {
-            SandboxError::Start { detail: text(detail), logs: text(logs) }
-        }
-        SandboxError::Lost { detail } => SandboxError::Lost { detail: text(detail) },
-        SandboxError::Refused { detail } => SandboxError::Refused { detail: text(detail) },
-        SandboxError::NoProgram { detail, exists } => {
-            SandboxError::NoProgram { detail: text(detail), exists }
-        }
-        SandboxError::Malformed { detail } => SandboxError::Malformed { detail: text(detail) },
+        SandboxError::Start { detail, logs } => SandboxError::Start {
+            detail: text(detail),
+            logs: text(logs),
+        },
+        SandboxError::Lost { detail } => SandboxError::Lost {
+            detail: text(detail),
+        },
+        SandboxError::Refused { detail } => SandboxError::Refused {
+            detail: text(detail),
+        },
+        SandboxError::NoProgram { detail, exists } => SandboxError::NoProgram {
+            detail: text(detail),
+            exists,
+        },
+        SandboxError::Malformed { detail } => SandboxError::Malformed {
+            detail: text(detail),
+        },
         other => other,
     }
 }

@@ -8,7 +8,8 @@ use protocol::{ConversationId, Event, EventId};
 
 use super::Redactor;
 use crate::events::{
-    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation,
+    StoreError,
 };
 
 /// Redacts every event before it is stored. Reads need no redaction.
@@ -45,7 +46,11 @@ impl EventStore for GuardedStore {
         Ok(self.redact(&events)?.into_owned())
     }
 
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
         self.store.append(conversation, &self.redact(events)?).await
     }
 
@@ -56,10 +61,15 @@ impl EventStore for GuardedStore {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.store.read_page(conversation, from, limit, max_bytes).await
+        self.store
+            .read_page(conversation, from, limit, max_bytes)
+            .await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         self.store.find(conversation).await
     }
 

@@ -1,6 +1,6 @@
-//! Wraps tool servers to redact their offers and results. The event store would redact them too, but it would fail the
-//! conversation if a result cannot be redacted, and an offer would differ from the logged one for ever. Here only that result
-//! or tool is lost.
+//! Wraps tool servers to redact their offers and results. The event store would redact them too,
+//! but it would fail the conversation if a result cannot be redacted, and an offer would differ
+//! from the logged one for ever. Here only that result or tool is lost.
 
 use std::sync::Arc;
 
@@ -12,7 +12,9 @@ use serde_json::{Map, Value};
 use super::Redactor;
 use crate::llm::Tool;
 use crate::sandbox::Sandbox;
-use crate::tool_servers::{CALL_FAILED, SandboxToolServer, ToolOffer, ToolServerFailure, ToolServers};
+use crate::tool_servers::{
+    CALL_FAILED, SandboxToolServer, ToolOffer, ToolServerFailure, ToolServers,
+};
 
 /// Wraps the tool servers of a conversation.
 pub struct GuardedToolServers {
@@ -26,28 +28,41 @@ impl GuardedToolServers {
         Self { servers, redactor }
     }
 
-    /// Redacts a tool as its event is redacted, so that a later offer equals the logged one. `None` if it could not be called, or
-    /// cannot be read again.
+    /// Redacts a tool as its event is redacted, so that a later offer equals the logged one. `None`
+    /// if it could not be called, or cannot be read again.
     fn redacted(&self, tool: &Tool) -> Option<Tool> {
         let stored = self.redactor.json(tool.to_stored());
         let is_stable = self.redactor.json(stored.clone()) == stored;
-        let system = SystemAction { tools: Some(vec![stored]), ..SystemAction::default() };
-        Tool::all_from_stored(&system).next().filter(|redacted| is_stable && redacted.name == tool.name)
+        let system = SystemAction {
+            tools: Some(vec![stored]),
+            ..SystemAction::default()
+        };
+        Tool::all_from_stored(&system)
+            .next()
+            .filter(|redacted| is_stable && redacted.name == tool.name)
     }
 }
 
 #[async_trait]
 impl ToolServers for GuardedToolServers {
     async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
-        let ToolOffer { sandbox_tools, tools, are_too_many, failures, obstacle } =
-            self.servers.offer(sandbox).await;
+        let ToolOffer {
+            sandbox_tools,
+            tools,
+            are_too_many,
+            failures,
+            obstacle,
+        } = self.servers.offer(sandbox).await;
         let failures = failures.into_iter().map(|failure| ToolServerFailure {
             server: self.redactor.text(&failure.server).into_owned(),
             reason: self.redactor.text(&failure.reason).into_owned(),
         });
         ToolOffer {
             sandbox_tools,
-            tools: tools.iter().filter_map(|tool| self.redacted(tool)).collect(),
+            tools: tools
+                .iter()
+                .filter_map(|tool| self.redacted(tool))
+                .collect(),
             are_too_many,
             failures: failures.collect(),
             obstacle: obstacle.map(|obstacle| self.redactor.text(&obstacle).into_owned()),

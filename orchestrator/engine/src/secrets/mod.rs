@@ -1,9 +1,9 @@
 //! Secrets: values that only the commands that name them may see.
 //!
-//! The values are redacted wherever text enters or leaves the engine: [`GuardedProvider`] wraps the sandboxes,
-//! [`GuardedToolServers`] the tool servers, [`GuardedStore`] the event store. Code that prints uses the [`Redactor`]
-//! directly. A sandbox gets a secret only through the environment of a command: [`GuardedProvider`] injects those that
-//! the [`SecretRegistry`] finds in its text.
+//! The values are redacted wherever text enters or leaves the engine: [`GuardedProvider`] wraps the
+//! sandboxes, [`GuardedToolServers`] the tool servers, [`GuardedStore`] the event store. Code that
+//! prints uses the [`Redactor`] directly. A sandbox gets a secret only through the environment of a
+//! command: [`GuardedProvider`] injects those that the [`SecretRegistry`] finds in its text.
 
 mod finder;
 mod guarded_provider;
@@ -39,7 +39,8 @@ const MAX_SECRET_BYTES: usize = 64 << 10;
 /// Maximum length of all values, in bytes. Their spellings take some hundred times as much.
 const MAX_TOTAL_BYTES: usize = 256 << 10;
 
-/// Maximum number of secrets of a conversation, because all text is searched for all their spellings.
+/// Maximum number of secrets of a conversation, because all text is searched for all their
+/// spellings.
 const MAX_SECRETS: usize = 256;
 
 /// The error of a secret that cannot be redacted. Never contains its value.

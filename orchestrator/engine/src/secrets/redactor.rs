@@ -19,7 +19,12 @@ pub const REDACTED: &str = "<secret_hidden>";
 const RESPONSE: &str = "/tool_call_metadata/model_response";
 
 /// Fields of a response that only its provider writes and reads.
-const OPAQUE_FIELDS: [&str; 4] = ["signature", "thought_signature", "encrypted_content", "encrypted_index"];
+const OPAQUE_FIELDS: [&str; 4] = [
+    "signature",
+    "thought_signature",
+    "encrypted_content",
+    "encrypted_index",
+];
 
 /// Types of the objects of a response whose `data` is such a field too.
 const OPAQUE_DATA_TYPES: [&str; 2] = ["redacted_thinking", "reasoning.encrypted"];
@@ -51,11 +56,15 @@ impl SpellingIndex {
         self.find_in(bytes, &UnwrappedText::new(bytes))
     }
 
-    /// Like [`Self::find`], with the start of the first secret that may continue beyond the end of `bytes`.
+    /// Like [`Self::find`], with the start of the first secret that may continue beyond the end of
+    /// `bytes`.
     pub(super) fn find_with_pending(&self, bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
         let unwrapped = UnwrappedText::new(bytes);
         let wrapped = unwrapped.original_position(self.wrapped.pending_start(&unwrapped.letters));
-        (self.find_in(bytes, &unwrapped), self.whole.pending_start(bytes).min(wrapped))
+        (
+            self.find_in(bytes, &unwrapped),
+            self.whole.pending_start(bytes).min(wrapped),
+        )
     }
 
     fn find_in(&self, bytes: &[u8], unwrapped: &UnwrappedText<'_>) -> Vec<Range<usize>> {
@@ -80,7 +89,10 @@ impl SpellingIndex {
 
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.known.as_ref().map_or(0, |known| known.whole.count() + known.wrapped.count());
+        let count = self
+            .known
+            .as_ref()
+            .map_or(0, |known| known.whole.count() + known.wrapped.count());
         write!(f, "Redactor of {count} spellings")
     }
 }
@@ -92,9 +104,13 @@ impl Redactor {
         if whole.is_empty() {
             return Some(Self::default());
         }
-        let known =
-            SpellingIndex { whole: SpellingFinder::new(whole)?, wrapped: SpellingFinder::new(wrapped)? };
-        Some(Self { known: Some(Arc::new(known)) })
+        let known = SpellingIndex {
+            whole: SpellingFinder::new(whole)?,
+            wrapped: SpellingFinder::new(wrapped)?,
+        };
+        Some(Self {
+            known: Some(Arc::new(known)),
+        })
     }
 
     /// Returns the same redactor without holding it.
@@ -113,15 +129,25 @@ impl Redactor {
 
     /// Redacts bytes.
     pub fn bytes<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
-        let found = self.known.as_ref().map(|known| known.find(bytes)).unwrap_or_default();
-        if found.is_empty() { Cow::Borrowed(bytes) } else { Cow::Owned(redact_ranges(bytes, &found)) }
+        let found = self
+            .known
+            .as_ref()
+            .map(|known| known.find(bytes))
+            .unwrap_or_default();
+        if found.is_empty() {
+            Cow::Borrowed(bytes)
+        } else {
+            Cow::Owned(redact_ranges(bytes, &found))
+        }
     }
 
     /// Redacts the strings and keys of a JSON value.
     pub fn json(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(&text).into_owned()),
-            Value::Array(values) => Value::Array(values.into_iter().map(|value| self.json(value)).collect()),
+            Value::Array(values) => {
+                Value::Array(values.into_iter().map(|value| self.json(value)).collect())
+            }
             Value::Object(map) => Value::Object(
                 map.into_iter()
                     .map(|(key, value)| (self.text(&key).into_owned(), self.json(value)))
@@ -150,20 +176,27 @@ impl Redactor {
         if let (Some(response), Some(slot)) = (response, redacted.pointer_mut(RESPONSE)) {
             *slot = self.response(response);
         }
-        if redacted == value { Ok(None) } else { Event::from_value(&redacted).map(Some) }
+        if redacted == value {
+            Ok(None)
+        } else {
+            Event::from_value(&redacted).map(Some)
+        }
     }
 
-    /// Redacts a model's response except its signatures. Their letters contain a short secret only by coincidence, and the
-    /// provider would reject each request with an altered one.
+    /// Redacts a model's response except its signatures. Their letters contain a short secret only
+    /// by coincidence, and the provider would reject each request with an altered one.
     fn response(&self, value: Value) -> Value {
         match value {
-            Value::Array(values) => values.into_iter().map(|value| self.response(value)).collect(),
+            Value::Array(values) => values
+                .into_iter()
+                .map(|value| self.response(value))
+                .collect(),
             Value::Object(fields) => {
                 let kind = fields.get("type").and_then(Value::as_str);
                 let has_opaque_data = kind.is_some_and(|kind| OPAQUE_DATA_TYPES.contains(&kind));
                 let redact_field = |(name, value): (String, Value)| {
-                    let is_opaque =
-                        OPAQUE_FIELDS.contains(&name.as_str()) || (has_opaque_data && name == "data");
+                    let is_opaque = OPAQUE_FIELDS.contains(&name.as_str())
+                        || (has_opaque_data && name == "data");
                     let value = match value {
                         Value::String(text) if is_opaque && is_base64(&text) => text.into(),
                         value if MODEL_FIELDS.contains(&name.as_str()) => self.json(value),
@@ -187,19 +220,26 @@ impl Redactor {
         }
         let value = serde_json::to_value(&observation)?;
         let redacted = self.json(value.clone());
-        if redacted == value { Ok(observation) } else { serde_json::from_value(redacted) }
+        if redacted == value {
+            Ok(observation)
+        } else {
+            serde_json::from_value(redacted)
+        }
     }
 }
 
 impl WeakRedactor {
     /// Returns the redactor. `None` if it is no longer held, or has no secrets.
     pub fn upgrade(&self) -> Option<Redactor> {
-        Some(Redactor { known: Some(self.0.upgrade()?) })
+        Some(Redactor {
+            known: Some(self.0.upgrade()?),
+        })
     }
 }
 
 fn is_base64(text: &str) -> bool {
-    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte))
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"+/-_=".contains(&byte))
 }
 
 /// Replaces the given ranges of `bytes`.

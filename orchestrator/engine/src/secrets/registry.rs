@@ -29,24 +29,34 @@ impl SecretRegistry {
 
     /// Returns the placeholders of these secrets.
     pub fn placeholders(&self) -> Placeholders {
-        Placeholders::new(self.0.iter().map(|(name, secret)| (name.as_str(), &secret.value)))
+        Placeholders::new(
+            self.0
+                .iter()
+                .map(|(name, secret)| (name.as_str(), &secret.value)),
+        )
     }
 
     /// Returns the descriptions by name, for the agent's prompt.
     pub fn descriptions(&self) -> BTreeMap<String, String> {
-        self.0.iter().map(|(name, secret)| (name.clone(), secret.description.clone())).collect()
+        self.0
+            .iter()
+            .map(|(name, secret)| (name.clone(), secret.description.clone()))
+            .collect()
     }
 
     /// Returns the values of the secrets whose names occur in `text` as whole words.
     pub fn named_in(&self, text: &str) -> BTreeMap<String, String> {
-        let is_name_character = |character: char| character.is_ascii_alphanumeric() || character == '_';
+        let is_name_character =
+            |character: char| character.is_ascii_alphanumeric() || character == '_';
         let words = text.split(|character| !is_name_character(character));
         let named = words.filter_map(|word| self.0.get_key_value(word));
-        named.map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned())).collect()
+        named
+            .map(|(name, secret)| (name.clone(), secret.value.expose_secret().to_owned()))
+            .collect()
     }
 
-    /// Returns a copy of the request with the secrets that its command or cell names in the environment. `None` if it names
-    /// none, or is input for a running command.
+    /// Returns a copy of the request with the secrets that its command or cell names in the
+    /// environment. `None` if it names none, or is input for a running command.
     pub(super) fn inject_secrets(&self, request: &ActionRequest) -> Option<ActionRequest> {
         let text = match &request.action {
             SandboxAction::Run(run) if !run.is_input => &run.command,

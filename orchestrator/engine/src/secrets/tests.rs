@@ -44,7 +44,13 @@ fn spelled() -> Vec<String> {
     for before in ["", "a", "ab"] {
         for engine in [&STANDARD, &URL_SAFE] {
             let letters = engine.encode(format!("{before}{VALUE}xyz"));
-            for (end, length) in [("\n", 76), ("\r\n", 7), ("\\n", 11), ("\\\\n", 5), ("\n", 1)] {
+            for (end, length) in [
+                ("\n", 76),
+                ("\r\n", 7),
+                ("\\n", 11),
+                ("\\\\n", 5),
+                ("\n", 1),
+            ] {
                 found.push(lines(&letters, length).join(end));
             }
             found.push(letters);
@@ -57,14 +63,20 @@ fn spelled() -> Vec<String> {
 
 /// A text in lines of so many letters.
 fn lines(letters: &str, length: usize) -> Vec<&str> {
-    (0..letters.len()).step_by(length).map(|at| &letters[at..letters.len().min(at + length)]).collect()
+    (0..letters.len())
+        .step_by(length)
+        .map(|at| &letters[at..letters.len().min(at + length)])
+        .collect()
 }
 
-/// Whether the middle of a spelling is there: the letters of base64 at its ends belong to its neighbours too.
+/// Whether the middle of a spelling is there: the letters of base64 at its ends belong to its
+/// neighbours too.
 fn shows(text: &str, spelling: &str) -> bool {
     let third = spelling.len() / 3;
     let middle = &spelling.as_bytes()[third..2 * third];
-    text.as_bytes().windows(middle.len()).any(|window| window == middle)
+    text.as_bytes()
+        .windows(middle.len())
+        .any(|window| window == middle)
 }
 
 #[test]
@@ -73,12 +85,21 @@ fn every_spelling_is_redacted() {
     for spelling in spelled() {
         let text = format!("before {spelling} after");
         let whole = redactor.text(&text);
-        assert!(shows(&text, &spelling) && !shows(&whole, &spelling), "{whole}");
+        assert!(
+            shows(&text, &spelling) && !shows(&whole, &spelling),
+            "{whole}"
+        );
         assert_eq!(redactor.bytes(text.as_bytes()), whole.as_bytes());
     }
-    assert_eq!(redactor.text(&format!("a {VALUE}{VALUE} b")), format!("a {REDACTED}{REDACTED} b"));
+    assert_eq!(
+        redactor.text(&format!("a {VALUE}{VALUE} b")),
+        format!("a {REDACTED}{REDACTED} b")
+    );
     let value = json!({"k": [VALUE, {VALUE: 1}], "n": 3});
-    assert_eq!(redactor.json(value), json!({"k": [REDACTED, {REDACTED: 1}], "n": 3}));
+    assert_eq!(
+        redactor.json(value),
+        json!({"k": [REDACTED, {REDACTED: 1}], "n": 3})
+    );
     assert_eq!(redactor.text("nothing of it"), "nothing of it");
     assert!(!format!("{redactor:?}").contains("s3cr"));
 }
@@ -97,7 +118,10 @@ fn shell_spellings_are_redacted() {
         let arguments = json!({"command": printed}).to_string();
         for text in [printed, &arguments] {
             let clean = redactor.text(text);
-            assert!(clean.contains(REDACTED) && clean.len() < REDACTED.len() + 20, "{clean}");
+            assert!(
+                clean.contains(REDACTED) && clean.len() < REDACTED.len() + 20,
+                "{clean}"
+            );
         }
     }
 }
@@ -109,12 +133,22 @@ fn lines_of_a_key_are_redacted_except_its_header() {
         "VJTUt9Us8cKjMzEfYyjiWA4R4/M2bS1GB4t7NXp98C3SC6dVMvDuictG",
         "JmpggIk3uX3InnM=",
     );
-    let key = format!("-----BEGIN PRIVATE KEY-----\n{one}\n{two}\n{last}\n-----END PRIVATE KEY-----\n");
+    let key =
+        format!("-----BEGIN PRIVATE KEY-----\n{one}\n{two}\n{last}\n-----END PRIVATE KEY-----\n");
     let redactor = Redactor::new([("KEY", &SecretString::from(key.as_str()))]).unwrap();
-    assert_eq!(redactor.text(&format!("{key}after")), format!("{REDACTED}after"));
-    assert_eq!(redactor.text(&format!("{last}\n-----END")), format!("{REDACTED}\n-----END"));
+    assert_eq!(
+        redactor.text(&format!("{key}after")),
+        format!("{REDACTED}after")
+    );
+    assert_eq!(
+        redactor.text(&format!("{last}\n-----END")),
+        format!("{REDACTED}\n-----END")
+    );
     let head = format!("-----BEGIN PRIVATE KEY-----\n{one}\nafter");
-    assert_eq!(redactor.text(&head), format!("-----BEGIN PRIVATE KEY-----\n{REDACTED}\nafter"));
+    assert_eq!(
+        redactor.text(&head),
+        format!("-----BEGIN PRIVATE KEY-----\n{REDACTED}\nafter")
+    );
     let settings = "a word among others, in a line that is long\nkey=value\n";
     let redactor = Redactor::new([("SETTINGS", &SecretString::from(settings))]).unwrap();
     let first = settings.lines().next().unwrap();
@@ -127,7 +161,10 @@ fn only_wrapped_lines_are_joined() {
     let redactor = Redactor::new([("CANARY", &SecretString::from("abcdef"))]).unwrap();
     let letters = STANDARD.encode("abcdef");
     let (one, two) = letters.split_at(4);
-    assert_eq!(redactor.text(&format!("x\n\n{one}\n{two}\n\ny")), format!("x\n\n{REDACTED}\n\ny"));
+    assert_eq!(
+        redactor.text(&format!("x\n\n{one}\n{two}\n\ny")),
+        format!("x\n\n{REDACTED}\n\ny")
+    );
     for apart in [
         format!("{one}\n\n{two}"),
         format!("{one}\n {two}"),
@@ -141,7 +178,9 @@ fn only_wrapped_lines_are_joined() {
 #[test]
 fn values_of_unsuitable_length_are_rejected() {
     let of = |value: &str| {
-        Redactor::new([("NAME", &SecretString::from(value))]).map(drop).map_err(|e| e.to_string())
+        Redactor::new([("NAME", &SecretString::from(value))])
+            .map(drop)
+            .map_err(|e| e.to_string())
     };
     assert_eq!(of("123456"), Ok(()));
     let error = of("12345").unwrap_err();
@@ -151,9 +190,15 @@ fn values_of_unsuitable_length_are_rejected() {
     );
     assert!(of(&"x".repeat(MAX_SECRET_BYTES + 1)).is_err());
     let value = SecretString::from("a value");
-    assert_eq!(Redactor::new(vec![("N", &value); MAX_SECRETS + 1]).map(drop), Err(SecretError::TooMany));
+    assert_eq!(
+        Redactor::new(vec![("N", &value); MAX_SECRETS + 1]).map(drop),
+        Err(SecretError::TooMany)
+    );
     let long = SecretString::from("x".repeat(MAX_SECRET_BYTES));
-    assert_eq!(Redactor::new(vec![("N", &long); 5]).map(drop), Err(SecretError::TooLarge));
+    assert_eq!(
+        Redactor::new(vec![("N", &long); 5]).map(drop),
+        Err(SecretError::TooLarge)
+    );
     assert_eq!(Redactor::new(vec![]).unwrap().text(VALUE), VALUE);
 }
 
@@ -162,7 +207,10 @@ fn long_values_are_redacted_as_a_whole() {
     let value = format!("start of a value, {}", "\\\"'".repeat(4 << 10));
     let redactor = Redactor::new([("LONG", &SecretString::from(value.as_str()))]).unwrap();
     let json = serde_json::to_string(&value).unwrap();
-    assert_eq!(redactor.text(&format!("{value} {json}")), format!("{REDACTED} \"{REDACTED}\""));
+    assert_eq!(
+        redactor.text(&format!("{value} {json}")),
+        format!("{REDACTED} \"{REDACTED}\"")
+    );
     let cut = &value[..value.len() - 1];
     assert_eq!(redactor.text(cut), cut);
 }
@@ -204,26 +252,45 @@ async fn secrets_are_never_stored() {
     let memory = Arc::new(MemoryStore::default());
     let store = GuardedStore::new(memory.clone(), redactor());
     let conversation: ConversationId = "c".parse().unwrap();
-    let run = RunAction { command: format!("echo '{VALUE}'"), ..Default::default() };
-    let mut event = Event::new(EventId(0), timestamp(), EventSource::Agent, Action::from(run));
+    let run = RunAction {
+        command: format!("echo '{VALUE}'"),
+        ..Default::default()
+    };
+    let mut event = Event::new(
+        EventId(0),
+        timestamp(),
+        EventSource::Agent,
+        Action::from(run),
+    );
     event.tool_call_metadata = Some(protocol::tool_call::ToolCallMetadata {
         function_name: "execute_bash".into(),
         tool_call_id: "c".into(),
         model_response: (&json!({"arguments": json!({"command": VALUE}).to_string()})).into(),
         total_calls_in_response: 1,
     });
-    let harmless =
-        Event::new(EventId(1), timestamp(), EventSource::Agent, Action::from(RunAction::default()));
+    let harmless = Event::new(
+        EventId(1),
+        timestamp(),
+        EventSource::Agent,
+        Action::from(RunAction::default()),
+    );
     let events = [event, harmless.clone()];
     store.append(&conversation, &events).await.unwrap();
     let stored = memory.read(&conversation, EventId(0), 9).await.unwrap();
-    assert_eq!(store.as_stored(events.to_vec()).unwrap(), stored, "what its owner keeps is what is read");
+    assert_eq!(
+        store.as_stored(events.to_vec()).unwrap(),
+        stored,
+        "what its owner keeps is what is read"
+    );
     assert_eq!(stored[1], harmless);
     let text = serde_json::to_string(&stored).unwrap();
     for spelling in spelled() {
         assert!(!shows(&text, &spelling), "{spelling} in {text}");
     }
-    assert_eq!(stored[0].message(), format!("Running command: echo '{REDACTED}'"));
+    assert_eq!(
+        stored[0].message(),
+        format!("Running command: echo '{REDACTED}'")
+    );
 }
 
 #[test]
@@ -248,8 +315,16 @@ fn only_signatures_of_a_response_are_not_redacted() {
         }}]})
     };
     let event = |response: &serde_json::Value, other: &str| {
-        let run = RunAction { command: other.to_owned(), ..Default::default() };
-        let mut event = Event::new(EventId(0), timestamp(), EventSource::Agent, Action::from(run));
+        let run = RunAction {
+            command: other.to_owned(),
+            ..Default::default()
+        };
+        let mut event = Event::new(
+            EventId(0),
+            timestamp(),
+            EventSource::Agent,
+            Action::from(run),
+        );
         event.tool_call_metadata = Some(protocol::tool_call::ToolCallMetadata {
             function_name: "run".into(),
             tool_call_id: "c".into(),
@@ -258,20 +333,34 @@ fn only_signatures_of_a_response_are_not_redacted() {
         });
         event
     };
-    let redacted = redactor.event(&event(&response(signature, signature), signature)).unwrap();
-    assert_eq!(redacted, Some(event(&response(signature, &masked), &masked)));
+    let redacted = redactor
+        .event(&event(&response(signature, signature), signature))
+        .unwrap();
+    assert_eq!(
+        redacted,
+        Some(event(&response(signature, &masked), &masked))
+    );
     // Elsewhere, such a field is not the provider's.
-    assert_eq!(redactor.json(json!({"signature": signature})), json!({"signature": masked}));
+    assert_eq!(
+        redactor.json(json!({"signature": signature})),
+        json!({"signature": masked})
+    );
 }
 
 #[tokio::test]
 async fn secrets_of_a_sandbox_are_redacted() {
     let scripted = ScriptedProvider::new(|_| {
-        ScriptedResult::Observation(Observation::new(format!("it is {VALUE}"), RunObservation::default()))
+        ScriptedResult::Observation(Observation::new(
+            format!("it is {VALUE}"),
+            RunObservation::default(),
+        ))
     });
     let provider = GuardedProvider::new(Arc::new(scripted), redactor(), SecretRegistry::default());
     let conversation: ConversationId = "c".parse().unwrap();
-    let sandbox = provider.create(&SandboxSpec::new(conversation.clone()), &|_| {}).await.unwrap();
+    let sandbox = provider
+        .create(&SandboxSpec::new(conversation.clone()), &|_| {})
+        .await
+        .unwrap();
     let request = ActionRequest::new(SandboxAction::Run(RunAction::default()), None);
     let output = Mutex::new(Vec::new());
     let on_output = |chunk: OutputChunk<'_>| {
@@ -279,8 +368,14 @@ async fn secrets_of_a_sandbox_are_redacted() {
             output.lock().unwrap().extend_from_slice(bytes);
         }
     };
-    let observation =
-        sandbox.execute(&ActionId::for_event(&conversation, EventId(0)), &request, &on_output).await.unwrap();
+    let observation = sandbox
+        .execute(
+            &ActionId::for_event(&conversation, EventId(0)),
+            &request,
+            &on_output,
+        )
+        .await
+        .unwrap();
     assert_eq!(observation.content, format!("it is {REDACTED}"));
     let output = String::from_utf8(output.into_inner().unwrap()).unwrap();
     assert!(!output.contains("s3cr"), "{output}");
@@ -294,15 +389,25 @@ async fn only_commands_and_cells_get_the_secrets_that_they_name() {
         seen.lock().unwrap().push(request.environment.0.clone());
         ScriptedResult::Observation(Observation::new("", RunObservation::default()))
     });
-    let secret = |value: &str| Secret { value: value.into(), description: "for it".into() };
+    let secret = |value: &str| Secret {
+        value: value.into(),
+        description: "for it".into(),
+    };
     let registry = SecretRegistry::new(
-        [("TOKEN".into(), secret("value of it")), ("KEY_2".into(), secret(VALUE))].into(),
+        [
+            ("TOKEN".into(), secret("value of it")),
+            ("KEY_2".into(), secret(VALUE)),
+        ]
+        .into(),
     );
     assert_eq!(registry.descriptions()["TOKEN"], "for it");
     assert!(!format!("{registry:?}").contains("value of it"));
     let provider = GuardedProvider::new(Arc::new(scripted), redactor(), registry);
     let conversation: ConversationId = "c".parse().unwrap();
-    let sandbox = provider.create(&SandboxSpec::new(conversation.clone()), &|_| {}).await.unwrap();
+    let sandbox = provider
+        .create(&SandboxSpec::new(conversation.clone()), &|_| {})
+        .await
+        .unwrap();
     let cases = [
         ("echo $TOKEN", &["TOKEN"][..]),
         ("echo \"${TOKEN}\"", &["TOKEN"]),
@@ -311,20 +416,38 @@ async fn only_commands_and_cells_get_the_secrets_that_they_name() {
         ("ls", &[]),
     ];
     let requests = cases.iter().map(|(command, names)| {
-        let run = RunAction { command: (*command).to_owned(), ..Default::default() };
+        let run = RunAction {
+            command: (*command).to_owned(),
+            ..Default::default()
+        };
         (SandboxAction::Run(run), *names)
     });
-    let typed = RunAction { command: "$TOKEN".into(), is_input: true, ..Default::default() };
+    let typed = RunAction {
+        command: "$TOKEN".into(),
+        is_input: true,
+        ..Default::default()
+    };
     let read = json!({"action": "read", "args": {"path": "$TOKEN"}});
     let read: ActionRequest = serde_json::from_value(read).unwrap();
     let cell = json!({"action": "run_ipython", "args": {"code": "import os; os.environ['TOKEN']"}});
     let cell: ActionRequest = serde_json::from_value(cell).unwrap();
-    let others = [(SandboxAction::Run(typed), &[][..]), (read.action, &[]), (cell.action, &["TOKEN"])];
+    let others = [
+        (SandboxAction::Run(typed), &[][..]),
+        (read.action, &[]),
+        (cell.action, &["TOKEN"]),
+    ];
     for (number, (action, names)) in (0..).zip(requests.chain(others)) {
         let id = ActionId::for_event(&conversation, EventId(number));
-        sandbox.execute(&id, &ActionRequest::new(action.clone(), None), &|_| {}).await.unwrap();
+        sandbox
+            .execute(&id, &ActionRequest::new(action.clone(), None), &|_| {})
+            .await
+            .unwrap();
         let given = environments.lock().unwrap().pop().unwrap();
-        assert_eq!(given.keys().map(String::as_str).collect::<Vec<_>>(), names, "{action:?}");
+        assert_eq!(
+            given.keys().map(String::as_str).collect::<Vec<_>>(),
+            names,
+            "{action:?}"
+        );
         assert!(given.get("KEY_2").is_none_or(|value| value == VALUE));
     }
 }
@@ -340,11 +463,22 @@ async fn offers_and_results_of_tool_servers_are_redacted() {
                 description: format!("It knows {VALUE}."),
                 parameters: json!({"type": "object", "properties": {VALUE: {}}}),
             };
-            let failure = ToolServerFailure { server: "git".into(), reason: format!("no {VALUE}") };
+            let failure = ToolServerFailure {
+                server: "git".into(),
+                reason: format!("no {VALUE}"),
+            };
             let tools = vec![tool("report"), tool(VALUE)];
-            ToolOffer { tools, failures: vec![failure], ..ToolOffer::default() }
+            ToolOffer {
+                tools,
+                failures: vec![failure],
+                ..ToolOffer::default()
+            }
         }
-        async fn call(&self, _: &str, _: &serde_json::Map<String, serde_json::Value>) -> Observation {
+        async fn call(
+            &self,
+            _: &str,
+            _: &serde_json::Map<String, serde_json::Value>,
+        ) -> Observation {
             Observation::error(format!("it is {VALUE}"), "")
         }
         async fn set_sandbox_servers(&self, _: Vec<crate::tool_servers::SandboxToolServer>) {}
@@ -357,10 +491,17 @@ async fn offers_and_results_of_tool_servers_are_redacted() {
     let mut view = View::default();
     for body in announce(&view, &offer) {
         let event = Event::new(view.end(), timestamp(), EventSource::Environment, body);
-        assert_eq!(redactor().event(&event).unwrap(), None, "it is redacted already");
+        assert_eq!(
+            redactor().event(&event).unwrap(),
+            None,
+            "it is redacted already"
+        );
         view.update(&[Arc::new(event)]);
     }
     assert_eq!(view.end(), EventId(2));
     assert_eq!(announce(&view, &guarded.offer(None).await), []);
-    assert_eq!(guarded.call("report", &Default::default()).await.content, format!("it is {REDACTED}"));
+    assert_eq!(
+        guarded.call("report", &Default::default()).await.content,
+        format!("it is {REDACTED}")
+    );
 }

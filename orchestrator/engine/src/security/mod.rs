@@ -1,7 +1,7 @@
 //! The security risk of actions, and whether they need the user's confirmation.
 //!
-//! An analyzer assesses the risk, a policy decides. Neither isolates anything: the sandbox does. An action that cannot be
-//! assessed has an unknown risk, which needs confirmation.
+//! An analyzer assesses the risk, a policy decides. Neither isolates anything: the sandbox does. An
+//! action that cannot be assessed has an unknown risk, which needs confirmation.
 
 mod policy;
 mod rules;
@@ -17,18 +17,23 @@ use crate::view::View;
 pub use policy::{approval, covers, needs_confirmation};
 pub use rules::{PolicyError, SecurityRules};
 
-/// Maximum time that the assessment of one action takes. The risk of an action that takes longer is unknown.
+/// Maximum time that the assessment of one action takes. The risk of an action that takes longer is
+/// unknown.
 pub const MAX_ASSESSMENT_TIME: Duration = Duration::from_secs(30);
 
 /// Assesses actions before they run.
 #[async_trait]
 pub trait SecurityAnalyzer: Send + Sync {
-    /// Returns the risk of an action, with the reason. `history` is the view on which the agent decided on it. The caller
-    /// applies a timeout.
+    /// Returns the risk of an action, with the reason. `history` is the view on which the agent
+    /// decided on it. The caller applies a timeout.
     ///
     /// # Errors
     /// The assessment failed. The risk of the action is unknown then.
-    async fn assess(&self, action: &Action, history: &View) -> Result<RiskAssessment, AnalyzerError>;
+    async fn assess(
+        &self,
+        action: &Action,
+        history: &View,
+    ) -> Result<RiskAssessment, AnalyzerError>;
 
     /// Whether the model has to declare the risk of each tool call.
     fn requires_declared_risk(&self) -> bool {
@@ -47,7 +52,10 @@ pub struct RiskAssessment {
 
 impl From<SecurityRisk> for RiskAssessment {
     fn from(risk: SecurityRisk) -> Self {
-        Self { risk, reason: String::new() }
+        Self {
+            risk,
+            reason: String::new(),
+        }
     }
 }
 
@@ -78,7 +86,11 @@ pub struct DeclaredRisk;
 
 #[async_trait]
 impl SecurityAnalyzer for DeclaredRisk {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
+    async fn assess(
+        &self,
+        action: &Action,
+        _history: &View,
+    ) -> Result<RiskAssessment, AnalyzerError> {
         Ok(action.security_risk().into())
     }
 

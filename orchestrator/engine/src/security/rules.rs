@@ -1,9 +1,10 @@
-//! An analyzer that applies a user's rules on commands, paths and hosts. The first matching rule decides.
+//! An analyzer that applies a user's rules on commands, paths and hosts. The first matching rule
+//! decides.
 //!
-//! A shell text is split into its simple commands, with the files and hosts that each accesses. The highest risk counts.
-//! If a word is known only after the shell's expansion, a rule may or may not match. If that rule has the higher risk,
-//! the result is unknown. Rules see only the text of an action: a program can hide what it does, so isolation remains
-//! the sandbox's task.
+//! A shell text is split into its simple commands, with the files and hosts that each accesses. The
+//! highest risk counts. If a word is known only after the shell's expansion, a rule may or may not
+//! match. If that rule has the higher risk, the result is unknown. Rules see only the text of an
+//! action: a program can hide what it does, so isolation remains the sandbox's task.
 
 mod facts;
 mod file;
@@ -49,28 +50,45 @@ impl SecurityRules {
                 reason: "the command cannot be parsed reliably".into(),
             };
         };
-        let assessments = facts.iter().filter_map(|facts| self.assess_facts(facts, action.kind()));
-        highest(assessments)
-            .unwrap_or_else(|| RiskAssessment { risk: SecurityRisk::Low, reason: "it has no effect".into() })
+        let assessments = facts
+            .iter()
+            .filter_map(|facts| self.assess_facts(facts, action.kind()));
+        highest(assessments).unwrap_or_else(|| RiskAssessment {
+            risk: SecurityRisk::Low,
+            reason: "it has no effect".into(),
+        })
     }
 
-    /// Returns the highest risk of a command and its targets. `None` if another command of the same text decides.
+    /// Returns the highest risk of a command and its targets. `None` if another command of the same
+    /// text decides.
     fn assess_facts(&self, facts: &ActionFacts, kind: &str) -> Option<RiskAssessment> {
         let whole = self.first_match(facts, None, kind);
-        let targets: Vec<_> =
-            facts.targets().map(|target| (target, self.first_match(facts, Some(target), kind))).collect();
-        // A read target is often no path at all, so only writes and hosts have to be covered by a rule.
+        let targets: Vec<_> = facts
+            .targets()
+            .map(|target| (target, self.first_match(facts, Some(target), kind)))
+            .collect();
+        // A read target is often no path at all, so only writes and hosts have to be covered by a
+        // rule.
         let is_uncovered = targets.iter().any(|(target, assessed)| match target {
             AccessTarget::Write(_) => assessed.is_none(),
             AccessTarget::Host(_) => assessed.is_none() && !facts.is_wrapper,
             AccessTarget::Read(_) => false,
         });
-        let found =
-            highest(whole.into_iter().chain(targets.into_iter().filter_map(|(_, assessed)| assessed)));
+        let found = highest(
+            whole
+                .into_iter()
+                .chain(targets.into_iter().filter_map(|(_, assessed)| assessed)),
+        );
         let unmatched = if facts.is_opaque {
-            RiskAssessment { risk: SecurityRisk::Unknown, reason: "its effects are not visible".into() }
+            RiskAssessment {
+                risk: SecurityRisk::Unknown,
+                reason: "its effects are not visible".into(),
+            }
         } else {
-            RiskAssessment { risk: self.otherwise, reason: "no rule matches".into() }
+            RiskAssessment {
+                risk: self.otherwise,
+                reason: "no rule matches".into(),
+            }
         };
         match found {
             None if facts.is_wrapper && !is_uncovered => None,
@@ -79,7 +97,8 @@ impl SecurityRules {
         }
     }
 
-    /// Returns the first rule that matches certainly, unless a preceding one that may match has a higher risk.
+    /// Returns the first rule that matches certainly, unless a preceding one that may match has a
+    /// higher risk.
     fn first_match(
         &self,
         facts: &ActionFacts,
@@ -94,18 +113,26 @@ impl SecurityRules {
                     found = Some(rule);
                     break;
                 }
-                Match::Maybe if uncertain.is_none_or(|other| severity(rule.risk) > severity(other.risk)) => {
+                Match::Maybe
+                    if uncertain.is_none_or(|other| severity(rule.risk) > severity(other.risk)) =>
+                {
                     uncertain = Some(rule);
                 }
                 Match::Maybe | Match::No => {}
             }
         }
-        let certain = found.map(|rule| RiskAssessment { risk: rule.risk, reason: rule.reason.clone() });
+        let certain = found.map(|rule| RiskAssessment {
+            risk: rule.risk,
+            reason: rule.reason.clone(),
+        });
         let min_severity = severity(found.map_or(SecurityRisk::Low, |rule| rule.risk));
         match uncertain.filter(|rule| severity(rule.risk) > min_severity) {
             Some(rule) => Some(RiskAssessment {
                 risk: SecurityRisk::Unknown,
-                reason: format!("whether this rule matches depends on an expansion: {}", rule.reason),
+                reason: format!(
+                    "whether this rule matches depends on an expansion: {}",
+                    rule.reason
+                ),
             }),
             None => certain,
         }
@@ -114,20 +141,39 @@ impl SecurityRules {
 
 #[async_trait]
 impl SecurityAnalyzer for SecurityRules {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
+    async fn assess(
+        &self,
+        action: &Action,
+        _history: &View,
+    ) -> Result<RiskAssessment, AnalyzerError> {
         Ok(self.assess_action(action))
     }
 }
 
 impl Rule {
     fn matches(&self, facts: &ActionFacts, target: Option<AccessTarget<'_>>, kind: &str) -> Match {
-        let commands = self.commands.iter().map(|pattern| pattern.matches(&facts.words));
-        let kinds = self.actions.iter().filter(|known| *known == kind).map(|_| Match::Yes);
+        let commands = self
+            .commands
+            .iter()
+            .map(|pattern| pattern.matches(&facts.words));
+        let kinds = self
+            .actions
+            .iter()
+            .filter(|known| *known == kind)
+            .map(|_| Match::Yes);
         let best = commands.chain(kinds).max();
         let best_of_target = match target {
-            Some(AccessTarget::Read(path)) => self.reads.iter().map(|pattern| pattern.matches(path)).max(),
-            Some(AccessTarget::Write(path)) => self.writes.iter().map(|pattern| pattern.matches(path)).max(),
-            Some(AccessTarget::Host(host)) => self.hosts.iter().map(|pattern| pattern.matches(host)).max(),
+            Some(AccessTarget::Read(path)) => {
+                self.reads.iter().map(|pattern| pattern.matches(path)).max()
+            }
+            Some(AccessTarget::Write(path)) => self
+                .writes
+                .iter()
+                .map(|pattern| pattern.matches(path))
+                .max(),
+            Some(AccessTarget::Host(host)) => {
+                self.hosts.iter().map(|pattern| pattern.matches(host)).max()
+            }
             None => None,
         };
         best.max(best_of_target).unwrap_or(Match::No)

@@ -1,11 +1,13 @@
 //! Extracts the simple commands of a shell text.
 //!
-//! Parses pipes, lists, groups, subshells, loops, substitutions, redirections and here-documents. Does not guess:
-//! functions, `case`, `[[`, arithmetic and incomplete texts are not parsed, and the risk of such a text is unknown.
+//! Parses pipes, lists, groups, subshells, loops, substitutions, redirections and here-documents.
+//! Does not guess: functions, `case`, `[[`, arithmetic and incomplete texts are not parsed, and the
+//! risk of such a text is unknown.
 //!
-//! Hand-written because the text is hostile. brush-parser 0.4 takes exponential time for parentheses that are not closed
-//! (24 of them 0.65 s, one more twice as long) and overflows the stack at 5,000 nested braces. yash-syntax is under the
-//! GPL. The action server's parser for V0 is another one: it must accept what this one must refuse.
+//! Hand-written because the text is hostile. brush-parser 0.4 takes exponential time for
+//! parentheses that are not closed (24 of them 0.65 s, one more twice as long) and overflows the
+//! stack at 5,000 nested braces. yash-syntax is under the GPL. The action server's parser for V0 is
+//! another one: it must accept what this one must refuse.
 
 #[cfg(test)]
 mod tests;
@@ -46,7 +48,13 @@ pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<ShellCommand>, Un
         return Err(UnparsedShell);
     }
     let characters = text.chars().collect();
-    let mut reader = ShellParser { characters, position: 0, depth, heredocs: Vec::new(), found: Vec::new() };
+    let mut reader = ShellParser {
+        characters,
+        position: 0,
+        depth,
+        heredocs: Vec::new(),
+        found: Vec::new(),
+    };
     reader.list(None)?;
     Ok(reader.found)
 }
@@ -174,7 +182,11 @@ impl ShellParser {
     }
 
     fn end(&mut self, current: &mut CurrentCommand) {
-        let CurrentCommand { command, has_assignment, is_for } = std::mem::take(current);
+        let CurrentCommand {
+            command,
+            has_assignment,
+            is_for,
+        } = std::mem::take(current);
         let is_command = has_assignment || command != ShellCommand::default();
         if is_command && !is_for {
             self.found.push(command);
@@ -188,12 +200,20 @@ impl ShellParser {
     }
 
     fn skip_heredocs(&mut self) -> Result<(), UnparsedShell> {
-        for Heredoc { delimiter, is_quoted } in std::mem::take(&mut self.heredocs) {
+        for Heredoc {
+            delimiter,
+            is_quoted,
+        } in std::mem::take(&mut self.heredocs)
+        {
             loop {
                 let start = self.position;
                 self.skip_line();
-                let line: String =
-                    self.characters.get(start..self.position).unwrap_or_default().iter().collect();
+                let line: String = self
+                    .characters
+                    .get(start..self.position)
+                    .unwrap_or_default()
+                    .iter()
+                    .collect();
                 let is_last = self.next().is_err();
                 if line.trim_start_matches('\t') == delimiter {
                     break;
@@ -223,14 +243,18 @@ impl ShellParser {
             if !delimiter.word.is_certain {
                 return Err(UnparsedShell);
             }
-            self.heredocs.push(Heredoc { delimiter: delimiter.word.text, is_quoted: delimiter.is_quoted });
+            self.heredocs.push(Heredoc {
+                delimiter: delimiter.word.text,
+                is_quoted: delimiter.is_quoted,
+            });
             return Ok(());
         }
         let copies = self.consume('&');
         let is_both = direction == '<' && self.consume('>');
         let _ = direction == '>' && (self.consume('>') || self.consume('|'));
         let word = self.operand()?.word;
-        let is_descriptor = word.is_certain && word.text.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let is_descriptor =
+            word.is_certain && word.text.chars().all(|c| c.is_ascii_digit() || c == '-');
         if copies && is_descriptor {
             return Ok(());
         }
@@ -255,7 +279,10 @@ impl ShellParser {
     }
 
     fn word(&mut self) -> Result<QuotedWord, UnparsedShell> {
-        let mut word = Word { text: String::new(), is_certain: true };
+        let mut word = Word {
+            text: String::new(),
+            is_certain: true,
+        };
         let mut is_quoted = false;
         while let Some(character) = self.peek(0) {
             match character {
@@ -289,7 +316,11 @@ impl ShellParser {
                     self.position += 1;
                     // Alone they start a group, or are the program `[`.
                     let is_alone = matches!(self.peek(0), None | Some(' ' | '\t' | '\n'))
-                        && word == Word { text: String::new(), is_certain: true };
+                        && word
+                            == Word {
+                                text: String::new(),
+                                is_certain: true,
+                            };
                     if is_alone && matches!(character, '{' | '[') {
                         word.push(character);
                     } else {
@@ -343,7 +374,11 @@ impl ShellParser {
                 self.position += 1;
                 word.is_certain = false;
                 // Arithmetic, or a subshell in a substitution: only the shell itself can decide.
-                if self.peek(0) == Some('(') { Err(UnparsedShell) } else { self.nested() }
+                if self.peek(0) == Some('(') {
+                    Err(UnparsedShell)
+                } else {
+                    self.nested()
+                }
             }
             Some('{') => {
                 word.is_certain = false;
@@ -359,7 +394,10 @@ impl ShellParser {
             Some('\'') => Err(UnparsedShell),
             Some(name) if name.is_ascii_alphabetic() || name == '_' => {
                 word.is_certain = false;
-                while self.peek(0).is_some_and(|name| name.is_ascii_alphanumeric() || name == '_') {
+                while self
+                    .peek(0)
+                    .is_some_and(|name| name.is_ascii_alphanumeric() || name == '_')
+                {
                     self.position += 1;
                 }
                 Ok(())
@@ -410,10 +448,14 @@ impl Word {
     /// Creates a literal word.
     #[cfg(test)]
     fn certain(text: &str) -> Self {
-        Self { text: text.to_owned(), is_certain: true }
+        Self {
+            text: text.to_owned(),
+            is_certain: true,
+        }
     }
 
-    /// Appends a character, unless it follows an expansion: only the prefix of the word is known then.
+    /// Appends a character, unless it follows an expansion: only the prefix of the word is known
+    /// then.
     fn push(&mut self, character: char) {
         if self.is_certain {
             self.text.push(character);
@@ -425,8 +467,8 @@ impl CurrentCommand {
     fn push(&mut self, QuotedWord { word, is_quoted }: QuotedWord) -> Result<(), UnparsedShell> {
         if self.command.words.is_empty() && !is_quoted {
             match word.text.as_str() {
-                "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until" | "{" | "}"
-                | "!"
+                "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until"
+                | "{" | "}" | "!"
                     if word.is_certain =>
                 {
                     return Ok(());
@@ -451,8 +493,12 @@ impl CurrentCommand {
 }
 
 fn is_assignment(text: &str) -> bool {
-    let Some((name, _)) = text.split_once('=') else { return false };
+    let Some((name, _)) = text.split_once('=') else {
+        return false;
+    };
     let name = name.strip_suffix('+').unwrap_or(name);
     name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name.chars().all(|rest| rest.is_ascii_alphanumeric() || rest == '_')
+        && name
+            .chars()
+            .all(|rest| rest.is_ascii_alphanumeric() || rest == '_')
 }

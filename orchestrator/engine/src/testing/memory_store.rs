@@ -22,7 +22,10 @@ pub struct MemoryStore {
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self { room: AtomicUsize::new(usize::MAX), logs: Mutex::default() }
+        Self {
+            room: AtomicUsize::new(usize::MAX),
+            logs: Mutex::default(),
+        }
     }
 }
 
@@ -43,7 +46,10 @@ impl MemoryStore {
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut BTreeMap<ConversationId, Vec<Event>>) -> T) -> T {
-        act(&mut self.logs.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+        act(&mut self
+            .logs
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 }
 
@@ -53,17 +59,37 @@ impl EventStore for MemoryStore {
         Ok(())
     }
 
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        let take_room = |room: usize| if room == usize::MAX { Some(room) } else { room.checked_sub(1) };
-        if self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_room).is_err() {
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
+        let take_room = |room: usize| {
+            if room == usize::MAX {
+                Some(room)
+            } else {
+                room.checked_sub(1)
+            }
+        };
+        if self
+            .room
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_room)
+            .is_err()
+        {
             let source = "the disk is full".into();
-            return Err(StoreError::Storage { operation: "append events", source });
+            return Err(StoreError::Storage {
+                operation: "append events",
+                source,
+            });
         }
         self.with(|logs| {
             let log = logs.entry(conversation.clone()).or_default();
             for (expected, event) in (log.len() as u64..).zip(events) {
                 if event.id != EventId(expected) {
-                    return Err(StoreError::OutOfOrder { conversation: conversation.clone(), id: event.id });
+                    return Err(StoreError::OutOfOrder {
+                        conversation: conversation.clone(),
+                        id: event.id,
+                    });
                 }
             }
             log.extend_from_slice(events);
@@ -79,7 +105,10 @@ impl EventStore for MemoryStore {
         max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
         Ok(self.with(|logs| {
-            let log = logs.get(conversation).map(Vec::as_slice).unwrap_or_default();
+            let log = logs
+                .get(conversation)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             let mut bytes = 0;
             let fits = |event: &&Event| {
                 let has_room = bytes <= max_bytes;
@@ -89,28 +118,51 @@ impl EventStore for MemoryStore {
                 }
                 has_room
             };
-            log.iter().filter(|event| event.id >= from).take(limit).take_while(fits).cloned().collect()
+            log.iter()
+                .filter(|event| event.id >= from)
+                .take(limit)
+                .take_while(fits)
+                .cloned()
+                .collect()
         }))
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         Ok(self.with(|logs| Some(listed(conversation, logs.get(conversation)?)?.0)))
     }
 
     async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
-        let all: Vec<_> = self.with(|logs| logs.iter().filter_map(|(id, log)| listed(id, log)).collect());
-        let selected = all.into_iter().filter(|(listed, search)| selects(query, listed, search));
+        let all: Vec<_> = self.with(|logs| {
+            logs.iter()
+                .filter_map(|(id, log)| listed(id, log))
+                .collect()
+        });
+        let selected = all
+            .into_iter()
+            .filter(|(listed, search)| selects(query, listed, search));
         let mut conversations: Vec<_> = selected.map(|(listed, _)| listed).collect();
         conversations.sort_by_key(|listed| std::cmp::Reverse(listed.position()));
         conversations.truncate(query.limit);
-        Ok(ConversationPage { conversations, damaged: Vec::new() })
+        Ok(ConversationPage {
+            conversations,
+            damaged: Vec::new(),
+        })
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {
-        let mut conversations: Vec<_> =
-            self.with(|logs| logs.iter().filter_map(|(id, log)| summarize(id, log)).collect());
+        let mut conversations: Vec<_> = self.with(|logs| {
+            logs.iter()
+                .filter_map(|(id, log)| summarize(id, log))
+                .collect()
+        });
         conversations.sort_by(|a, b| b.last_updated_at.cmp(&a.last_updated_at));
-        Ok(ConversationList { conversations, damaged: Vec::new() })
+        Ok(ConversationList {
+            conversations,
+            damaged: Vec::new(),
+        })
     }
 
     async fn remove(&self, conversation: &ConversationId) -> Result<(), StoreError> {
@@ -133,20 +185,41 @@ fn summarize(id: &ConversationId, log: &[Event]) -> Option<ConversationSummary> 
 fn listed(id: &ConversationId, log: &[Event]) -> Option<(ListedConversation, SearchText)> {
     let summary = summarize(id, log)?;
     let OverviewChange { overview, search } = OverviewChange::from_events(log);
-    Some((ListedConversation { overview_events: summary.events, summary, overview }, search))
+    Some((
+        ListedConversation {
+            overview_events: summary.events,
+            summary,
+            overview,
+        },
+        search,
+    ))
 }
 
 fn selects(query: &ConversationQuery, listed: &ListedConversation, search: &SearchText) -> bool {
     let ListedConversation { overview, .. } = listed;
-    let ConversationQuery { text, agent_states, folder, repository, trigger, owner, before, limit: _ } =
-        query;
-    let has_repository =
-        |part: &String| overview.repository.as_ref().is_some_and(|url| url.contains(part.as_str()));
+    let ConversationQuery {
+        text,
+        agent_states,
+        folder,
+        repository,
+        trigger,
+        owner,
+        before,
+        limit: _,
+    } = query;
+    let has_repository = |part: &String| {
+        overview
+            .repository
+            .as_ref()
+            .is_some_and(|url| url.contains(part.as_str()))
+    };
     text.as_ref().is_none_or(|text| search.contains(text))
         && (agent_states.is_empty() || agent_states.contains(&overview.agent_state()))
         && (folder.is_none() || *folder == overview.folder)
         && repository.as_ref().is_none_or(has_repository)
         && trigger.is_none_or(|trigger| trigger == overview.trigger.unwrap_or_default())
         && (owner.is_none() || *owner == overview.owner)
-        && before.as_ref().is_none_or(|before| listed.position() < *before)
+        && before
+            .as_ref()
+            .is_none_or(|before| listed.position() < *before)
 }

@@ -1,4 +1,5 @@
-//! Fakes of the engine's traits for tests of all crates. They behave like real ones, with scripted content.
+//! Fakes of the engine's traits for tests of all crates. They behave like real ones, with scripted
+//! content.
 
 mod hanging_llm;
 mod memory_store;

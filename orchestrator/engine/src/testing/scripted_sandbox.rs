@@ -8,15 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use protocol::action::ReadAction;
 use protocol::record::SandboxLeased;
-use protocol::sandbox_api::{ActionRequest, FileKind, FileList, FileMode, FileStatus, SandboxAction};
+use protocol::sandbox_api::{
+    ActionRequest, FileKind, FileList, FileMode, FileStatus, SandboxAction,
+};
 use protocol::{ActionId, ConversationId, IdError, Observation, ObservationKind, SandboxId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{
-    ByteSource, Lifetime, OnOutput, OutputChunk, Sandbox, SandboxError, SandboxFiles, SandboxMonitoring,
-    SandboxPausing, SandboxProcesses, SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxState,
-    SandboxStreams, SandboxSummary, ServerAccess, StartProgress, TransferKind,
+    ByteSource, Lifetime, OnOutput, OutputChunk, Sandbox, SandboxError, SandboxFiles,
+    SandboxMonitoring, SandboxPausing, SandboxProcesses, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxState, SandboxStreams, SandboxSummary, ServerAccess, StartProgress,
+    TransferKind,
 };
 
 /// The prefix of the ids of its sandboxes.
@@ -76,7 +79,10 @@ impl ScriptedProvider {
     }
 
     fn connect(&self, machine: Arc<Machine>) -> Box<dyn Sandbox> {
-        Box::new(ScriptedSandbox { script: Arc::clone(&self.script), machine })
+        Box::new(ScriptedSandbox {
+            script: Arc::clone(&self.script),
+            machine,
+        })
     }
 
     /// Returns the id of a conversation's sandbox.
@@ -115,7 +121,10 @@ impl Machine {
     }
 
     fn cancellation(&self, id: &ActionId) -> CancellationToken {
-        lock(&self.cancellations).entry(id.clone()).or_default().clone()
+        lock(&self.cancellations)
+            .entry(id.clone())
+            .or_default()
+            .clone()
     }
 }
 
@@ -131,8 +140,10 @@ impl SandboxProvider for ScriptedProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         on_progress(StartProgress::Starting);
-        let start_error =
-            |error: IdError| SandboxError::Start { detail: error.to_string(), logs: String::new() };
+        let start_error = |error: IdError| SandboxError::Start {
+            detail: error.to_string(),
+            logs: String::new(),
+        };
         let sandbox_id = Self::sandbox_id(&spec.conversation).map_err(start_error)?;
         let boot = self.boot_count.fetch_add(1, Ordering::Relaxed) + 1;
         let machine = Arc::new(Machine {
@@ -155,21 +166,28 @@ impl SandboxProvider for ScriptedProvider {
         let machine = lock(&self.machines).get(&lease.sandbox_id).cloned();
         match machine {
             Some(machine) if machine.lease == *lease => Ok(self.connect(machine)),
-            _ => Err(SandboxError::Lost { detail: "the machine is gone".into() }),
+            _ => Err(SandboxError::Lost {
+                detail: "the machine is gone".into(),
+            }),
         }
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
         match lock(&self.machines).get(sandbox).cloned() {
             Some(machine) => Ok(self.connect(machine)),
-            None => Err(SandboxError::Lost { detail: "the machine is gone".into() }),
+            None => Err(SandboxError::Lost {
+                detail: "the machine is gone".into(),
+            }),
         }
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         let summary = |(sandbox, _): (&SandboxId, _)| SandboxSummary {
             sandbox: sandbox.clone(),
-            conversation: sandbox.as_str().strip_prefix(PREFIX).and_then(|name| name.parse().ok()),
+            conversation: sandbox
+                .as_str()
+                .strip_prefix(PREFIX)
+                .and_then(|name| name.parse().ok()),
             lifetime: Lifetime::Conversation,
             image: None,
             condition: SandboxState::Running,
@@ -179,19 +197,31 @@ impl SandboxProvider for ScriptedProvider {
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "pause a sandbox" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "pause a sandbox",
+        })
     }
 
     fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "make snapshots" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "make snapshots",
+        })
     }
 
     fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "monitor sandboxes" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "monitor sandboxes",
+        })
     }
 
     async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: self.runtime(), what: "lease a sandbox to clients" })
+        Err(SandboxError::Unsupported {
+            runtime: self.runtime(),
+            what: "lease a sandbox to clients",
+        })
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
@@ -222,12 +252,18 @@ impl Sandbox for ScriptedSandbox {
         let completion = async {
             match (self.script)(request) {
                 ScriptedResult::Observation(observation) => {
-                    on_output(OutputChunk::Bytes { offset: 0, bytes: observation.content.as_bytes() });
+                    on_output(OutputChunk::Bytes {
+                        offset: 0,
+                        bytes: observation.content.as_bytes(),
+                    });
                     observation
                 }
                 ScriptedResult::After(duration, observation) => {
                     // A timeout and a cancellation both complete it.
-                    drop(tokio::time::timeout_at(started_at + duration, cancellation.cancelled()).await);
+                    drop(
+                        tokio::time::timeout_at(started_at + duration, cancellation.cancelled())
+                            .await,
+                    );
                     observation
                 }
                 ScriptedResult::WhenCancelled(observation) => {
@@ -250,17 +286,25 @@ impl Sandbox for ScriptedSandbox {
 
     async fn check_connection(&self) -> Result<(), SandboxError> {
         match self.machine.lost.is_cancelled() {
-            true => Err(SandboxError::Lost { detail: "the machine died".into() }),
+            true => Err(SandboxError::Lost {
+                detail: "the machine died".into(),
+            }),
             false => Ok(()),
         }
     }
 
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "scripted", what: "run programs" })
+        Err(SandboxError::Unsupported {
+            runtime: "scripted",
+            what: "run programs",
+        })
     }
 
     fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "scripted", what: "open streams" })
+        Err(SandboxError::Unsupported {
+            runtime: "scripted",
+            what: "open streams",
+        })
     }
 
     fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
@@ -273,8 +317,11 @@ impl SandboxFiles for ScriptedSandbox {
     /// A file exists wherever the script returns one for a read action.
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         let reading = ActionRequest::new(SandboxAction::Read(ReadAction::whole_file(path)), None);
-        let ScriptedResult::Observation(Observation { content, kind: ObservationKind::Read(_), .. }) =
-            (self.script)(&reading)
+        let ScriptedResult::Observation(Observation {
+            content,
+            kind: ObservationKind::Read(_),
+            ..
+        }) = (self.script)(&reading)
         else {
             return Ok(None);
         };
@@ -295,11 +342,17 @@ impl SandboxFiles for ScriptedSandbox {
     }
 
     async fn list(&self, _: &str) -> Result<FileList, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "scripted", what: "list files" })
+        Err(SandboxError::Unsupported {
+            runtime: "scripted",
+            what: "list files",
+        })
     }
 
     async fn download(&self, _: &str, _: TransferKind) -> Result<ByteSource, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "scripted", what: "download files" })
+        Err(SandboxError::Unsupported {
+            runtime: "scripted",
+            what: "download files",
+        })
     }
 
     async fn upload(
@@ -309,7 +362,10 @@ impl SandboxFiles for ScriptedSandbox {
         _: Option<FileMode>,
         _: ByteSource,
     ) -> Result<(), SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "scripted", what: "upload files" })
+        Err(SandboxError::Unsupported {
+            runtime: "scripted",
+            what: "upload files",
+        })
     }
 }
 

@@ -2,7 +2,8 @@ use async_trait::async_trait;
 
 use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 
-/// A model that costs nothing and panics when it is called, for tests in which no model may be called.
+/// A model that costs nothing and panics when it is called, for tests in which no model may be
+/// called.
 #[derive(Debug, Clone, Copy)]
 pub struct UnusedLlm;
 

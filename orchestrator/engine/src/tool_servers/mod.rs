@@ -1,17 +1,19 @@
 //! The trait of tool servers: programs whose tools a model may call, such as MCP servers.
 //!
-//! Servers become available late: those in the sandbox once it exists, others once they respond. Therefore the first
-//! `system` event of a log holds only the agent's own tools. The tools of servers are logged as a `system` event of the
-//! environment, without a prompt, once the servers are ready. The latest one is valid ([`View::offered_tools`](crate::view::View::offered_tools)). A resumed
-//! conversation has its tools before the servers run again, and the agent keeps no state. A failed server is an `error`
-//! observation of the environment, and fails nothing else.
+//! Servers become available late: those in the sandbox once it exists, others once they respond.
+//! Therefore the first `system` event of a log holds only the agent's own tools. The tools of
+//! servers are logged as a `system` event of the environment, without a prompt, once the servers
+//! are ready. The latest one is valid ([`View::offered_tools`](crate::view::View::offered_tools)).
+//! A resumed conversation has its tools before the servers run again, and the agent keeps no state.
+//! A failed server is an `error` observation of the environment, and fails nothing else.
 //!
-//! Providers cache a request from its start, which has the tools, and bind a model's reasoning to it. So the tools do not change
-//! between two condensations, and many tools are not listed at all: [`announce`] decides.
+//! Providers cache a request from its start, which has the tools, and bind a model's reasoning to
+//! it. So the tools do not change between two condensations, and many tools are not listed at all:
+//! [`announce`] decides.
 //!
-//! The conversation calls [`ToolServers::offer`] before each [`ToolServers::call`], and before each step that starts a
-//! new response. It appends the events that [`announce`] returns. `offer` has timeouts, so that no server blocks the
-//! conversation.
+//! The conversation calls [`ToolServers::offer`] before each [`ToolServers::call`], and before each
+//! step that starts a new response. It appends the events that [`announce`] returns. `offer` has
+//! timeouts, so that no server blocks the conversation.
 
 mod announcement;
 mod search;
@@ -40,13 +42,16 @@ pub const CALL_FAILED: &str = "MCP$CALL_FAILED";
 pub struct ToolOffer {
     /// The agent's own tools that the sandbox supports.
     pub sandbox_tools: Vec<Tool>,
-    /// The tools of servers, under names that providers accept and that differ from the agent's own tools.
+    /// The tools of servers, under names that providers accept and that differ from the agent's own
+    /// tools.
     pub tools: Vec<Tool>,
-    /// Whether the definitions of these tools cost more than is configured, so that the model searches for them.
+    /// Whether the definitions of these tools cost more than is configured, so that the model
+    /// searches for them.
     pub are_too_many: bool,
     /// The failed servers.
     pub failures: Vec<ToolServerFailure>,
-    /// Why the agent cannot work: a tool that it requires and the sandbox does not support. Human-readable.
+    /// Why the agent cannot work: a tool that it requires and the sandbox does not support.
+    /// Human-readable.
     pub obstacle: Option<String>,
 }
 
@@ -59,7 +64,8 @@ pub struct ToolServerFailure {
     pub reason: String,
 }
 
-/// A stdio server that a knowledge file requires. Regardless of the file's origin, it runs only in the sandbox.
+/// A stdio server that a knowledge file requires. Regardless of the file's origin, it runs only in
+/// the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxToolServer {
     /// Its name.
@@ -75,17 +81,17 @@ pub struct SandboxToolServer {
 /// The tool servers of one conversation.
 #[async_trait]
 pub trait ToolServers: Send + Sync {
-    /// Returns the tools that are available now. Starts missing servers concurrently, each with its own timeout, and queries
-    /// servers again that report a change. Servers in the sandbox wait until there is one, and restart in a new one. Dropping
-    /// the future cancels the starts.
+    /// Returns the tools that are available now. Starts missing servers concurrently, each with its
+    /// own timeout, and queries servers again that report a change. Servers in the sandbox wait
+    /// until there is one, and restart in a new one. Dropping the future cancels the starts.
     async fn offer(&self, sandbox: Option<&Arc<dyn Sandbox>>) -> ToolOffer;
 
-    /// Calls a tool by its offered name, or [`SEARCH_TOOLS`]. Restarts a server that has exited, up to a limit. Errors are observations. Dropping
-    /// the future cancels the call.
+    /// Calls a tool by its offered name, or [`SEARCH_TOOLS`]. Restarts a server that has exited, up
+    /// to a limit. Errors are observations. Dropping the future cancels the call.
     async fn call(&self, name: &str, arguments: &Map<String, Value>) -> Observation;
 
-    /// Sets the servers that run in addition to the configured ones; replaces those of an earlier call. Ignores a server
-    /// with the name of a configured one. They start at the next offer.
+    /// Sets the servers that run in addition to the configured ones; replaces those of an earlier
+    /// call. Ignores a server with the name of a configured one. They start at the next offer.
     async fn set_sandbox_servers(&self, servers: Vec<SandboxToolServer>);
 
     /// Whether there are no servers and never will be.
@@ -108,7 +114,10 @@ impl ToolServers for NoToolServers {
     }
 
     async fn call(&self, name: &str, _arguments: &Map<String, Value>) -> Observation {
-        Observation::error(format!("there is no tool {name}: no tool servers are configured"), CALL_FAILED)
+        Observation::error(
+            format!("there is no tool {name}: no tool servers are configured"),
+            CALL_FAILED,
+        )
     }
 
     async fn set_sandbox_servers(&self, _servers: Vec<SandboxToolServer>) {}

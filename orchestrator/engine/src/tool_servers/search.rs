@@ -1,4 +1,5 @@
-//! Two tools that search for tools of servers and call one that was found, in place of many definitions in each request.
+//! Two tools that search for tools of servers and call one that was found, in place of many
+//! definitions in each request.
 
 use serde_json::json;
 

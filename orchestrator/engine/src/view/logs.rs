@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use protocol::action::{
-    CondensationAction, CondensationRequestAction, FinishAction, MessageAction, RunAction, SystemAction,
+    CondensationAction, CondensationRequestAction, FinishAction, MessageAction, RunAction,
+    SystemAction,
 };
 use protocol::observation::{BrowseObservation, RunObservation};
 use protocol::{AgentState, EventId};
@@ -23,7 +24,10 @@ impl LogBuilder {
     /// Starts with a prompt and a task.
     pub(crate) fn with_task() -> Self {
         let mut log = Self::default();
-        let system = SystemAction { content: "the prompt".into(), ..Default::default() };
+        let system = SystemAction {
+            content: "the prompt".into(),
+            ..Default::default()
+        };
         log.push(EventSource::Agent, Action::from(system));
         log.user_message("the task");
         log
@@ -41,7 +45,10 @@ impl LogBuilder {
     }
 
     pub(crate) fn user_message(&mut self, text: &str) {
-        let message = MessageAction { content: text.into(), ..Default::default() };
+        let message = MessageAction {
+            content: text.into(),
+            ..Default::default()
+        };
         self.push(EventSource::User, Action::from(message));
     }
 
@@ -52,9 +59,17 @@ impl LogBuilder {
         for call in 0..made {
             let id = format!("call-{number}-{call}");
             let metadata = metadata(number, calls, &id);
-            let run = RunAction { command: format!("command {number}"), ..Default::default() };
+            let run = RunAction {
+                command: format!("command {number}"),
+                ..Default::default()
+            };
             let seen = (call == 0).then_some(EventId(self.events.len() as u64));
-            let cause = self.add(EventSource::Agent, Action::from(run).into(), None, Some(metadata.clone()));
+            let cause = self.add(
+                EventSource::Agent,
+                Action::from(run).into(),
+                None,
+                Some(metadata.clone()),
+            );
             if let Some(event) = self.events.last_mut() {
                 Arc::make_mut(event).events_seen = seen;
             }
@@ -66,13 +81,19 @@ impl LogBuilder {
     /// Adds an action and its observation without a tool call.
     pub(crate) fn browse(&mut self, url: &str) {
         let cause = self.push(EventSource::Agent, Action::from(FinishAction::default()));
-        let page = BrowseObservation { url: url.into(), ..Default::default() };
+        let page = BrowseObservation {
+            url: url.into(),
+            ..Default::default()
+        };
         let page = Observation::new(format!("the page {url}"), Box::new(page));
         self.add(EventSource::Agent, page.into(), Some(cause), None);
     }
 
     pub(crate) fn request_condensation(&mut self) {
-        self.push(EventSource::Agent, Action::from(CondensationRequestAction {}));
+        self.push(
+            EventSource::Agent,
+            Action::from(CondensationRequestAction {}),
+        );
     }
 
     pub(crate) fn condense(&mut self, condensation: CondensationAction) {
@@ -106,12 +127,14 @@ fn metadata(number: usize, calls: usize, id: &str) -> ToolCallMetadata {
             json!({"id": format!("call-{number}-{call}"), "type": "function", "function": function})
         })
         .collect();
-    let message = json!({"role": "assistant", "content": format!("thought {number}"), "tool_calls": calls});
+    let message =
+        json!({"role": "assistant", "content": format!("thought {number}"), "tool_calls": calls});
     ToolCallMetadata {
         function_name: "execute_bash".into(),
         tool_call_id: id.into(),
         total_calls_in_response: calls.len() as u64,
-        model_response: (&json!({"id": format!("r{number}"), "choices": [{"message": message}]})).into(),
+        model_response: (&json!({"id": format!("r{number}"), "choices": [{"message": message}]}))
+            .into(),
     }
 }
 
@@ -140,7 +163,10 @@ impl LogBuilder {
                     agent_state,
                     reason: String::new(),
                 };
-                self.push(EventSource::Environment, Observation::without_content(changed));
+                self.push(
+                    EventSource::Environment,
+                    Observation::without_content(changed),
+                );
             }
             LogTurn::CondensationRequest => self.request_condensation(),
             LogTurn::Condensation(condensation) => self.condense(condensation),
@@ -154,12 +180,14 @@ pub(crate) fn any_condensation() -> impl Strategy<Value = CondensationAction> {
     let ids = proptest::option::of(proptest::collection::vec(id(), 0..20));
     let end = || proptest::option::of(id());
     let summary = proptest::option::of(Just("a summary".to_owned()));
-    (ids, end(), end(), summary, end()).prop_map(|(ids, first, last, summary, offset)| CondensationAction {
-        forgotten_event_ids: ids,
-        forgotten_events_start_id: first,
-        forgotten_events_end_id: last,
-        summary,
-        summary_offset: offset,
+    (ids, end(), end(), summary, end()).prop_map(|(ids, first, last, summary, offset)| {
+        CondensationAction {
+            forgotten_event_ids: ids,
+            forgotten_events_start_id: first,
+            forgotten_events_end_id: last,
+            summary,
+            summary_offset: offset,
+        }
     })
 }
 
@@ -174,7 +202,11 @@ pub(crate) fn any_log(condensations: u32) -> impl Strategy<Value = LogBuilder> {
         condensations => any_condensation().prop_map(LogTurn::Condensation),
     ];
     (proptest::collection::vec(turn, 0..40), any::<bool>()).prop_map(|(turns, has_task)| {
-        let mut log = if has_task { LogBuilder::with_task() } else { LogBuilder::default() };
+        let mut log = if has_task {
+            LogBuilder::with_task()
+        } else {
+            LogBuilder::default()
+        };
         turns.into_iter().for_each(|turn| log.apply(turn));
         log
     })
@@ -192,7 +224,11 @@ pub(crate) fn assert_paired(messages: &[ChatMessage]) {
             other => {
                 assert!(expected.is_empty(), "calls without results: {expected:?}");
                 if let ChatMessage::Assistant(message) = other {
-                    expected = message.tool_calls.iter().map(|call| call.id.clone()).collect();
+                    expected = message
+                        .tool_calls
+                        .iter()
+                        .map(|call| call.id.clone())
+                        .collect();
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! Renders a view as messages for a model.
 //!
-//! Providers reject a tool call without a result, so each call of a rendered response gets one. A message that arrived while the
-//! model was called follows the response: each request extends the one before, which caches and signed reasoning depend on.
+//! Providers reject a tool call without a result, so each call of a rendered response gets one. A
+//! message that arrived while the model was called follows the response: each request extends the
+//! one before, which caches and signed reasoning depend on.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +18,8 @@ use crate::secrets::REDACTED;
 /// Maximum number of images of one observation.
 const MAX_IMAGES: usize = 8;
 
-/// Maximum length of the output of a failed setup step, in characters. Its end is kept, which has the error.
+/// Maximum length of the output of a failed setup step, in characters. Its end is kept, which has
+/// the error.
 const MAX_SETUP_OUTPUT_CHARS: usize = 2000;
 
 impl View {
@@ -48,7 +50,11 @@ impl View {
             }
             match &event.tool_call_metadata {
                 Some(metadata) => {
-                    renderer.render_response((&metadata.model_response).into(), group, &mut messages);
+                    renderer.render_response(
+                        (&metadata.model_response).into(),
+                        group,
+                        &mut messages,
+                    );
                 }
                 None => messages.extend(renderer.render_event(entry, &mut recalled)),
             }
@@ -68,11 +74,21 @@ struct MessageRenderer<'a> {
 
 impl<'a> MessageRenderer<'a> {
     fn new(entries: &'a [ViewEntry]) -> Self {
-        let mut renderer = Self { results: HashMap::new(), setup_steps: HashMap::new() };
+        let mut renderer = Self {
+            results: HashMap::new(),
+            setup_steps: HashMap::new(),
+        };
         for entry in entries {
-            match (&entry.event.tool_call_metadata, entry.event.source, &entry.event.body) {
+            match (
+                &entry.event.tool_call_metadata,
+                entry.event.source,
+                &entry.event.body,
+            ) {
                 (Some(metadata), _, body) if is_result(body) => {
-                    renderer.results.entry((entry.group, &metadata.tool_call_id)).or_insert(entry);
+                    renderer
+                        .results
+                        .entry((entry.group, &metadata.tool_call_id))
+                        .or_insert(entry);
                 }
                 (None, EventSource::Environment, EventBody::Action(Action::Run(run))) => {
                     renderer.setup_steps.insert(entry.event.id, run);
@@ -83,35 +99,57 @@ impl<'a> MessageRenderer<'a> {
         renderer
     }
 
-    /// Renders an event that belongs to no response. `recalled` are the names of the knowledge in the messages before.
-    fn render_event(&self, entry: &'a ViewEntry, recalled: &mut HashSet<&'a str>) -> Option<ChatMessage> {
+    /// Renders an event that belongs to no response. `recalled` are the names of the knowledge in
+    /// the messages before.
+    fn render_event(
+        &self,
+        entry: &'a ViewEntry,
+        recalled: &mut HashSet<&'a str>,
+    ) -> Option<ChatMessage> {
         match &entry.event.body {
             EventBody::Action(action) => render_action(entry.event.source, action),
-            EventBody::Observation(observation) => match (&entry.replacement, self.setup_step(entry)) {
-                (Some(replacement), _) => Some(user(replacement.to_string())),
-                (None, Some(step)) if step.hidden => None,
-                (None, Some(step)) => Some(render_setup(step, observation)),
-                (None, None) => render_notice(observation, recalled),
-            },
+            EventBody::Observation(observation) => {
+                match (&entry.replacement, self.setup_step(entry)) {
+                    (Some(replacement), _) => Some(user(replacement.to_string())),
+                    (None, Some(step)) if step.hidden => None,
+                    (None, Some(step)) => Some(render_setup(step, observation)),
+                    (None, None) => render_notice(observation, recalled),
+                }
+            }
             EventBody::Record(_) => None,
         }
     }
 
     /// Renders a response and the results of its calls.
-    fn render_response(&self, message: AssistantMessage, group: EventId, messages: &mut Vec<ChatMessage>) {
-        let calls: Vec<_> =
-            message.tool_calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect();
+    fn render_response(
+        &self,
+        message: AssistantMessage,
+        group: EventId,
+        messages: &mut Vec<ChatMessage>,
+    ) {
+        let calls: Vec<_> = message
+            .tool_calls
+            .iter()
+            .map(|call| (call.id.clone(), call.name.clone()))
+            .collect();
         messages.push(ChatMessage::Assistant(message));
         let mut made = HashSet::new();
         for (call_id, name) in calls {
             // Of several calls with the same id, which old logs have, only the first was made.
             let is_first = made.insert(call_id.clone());
-            let result = self.results.get(&(group, call_id.as_str())).filter(|_| is_first);
+            let result = self
+                .results
+                .get(&(group, call_id.as_str()))
+                .filter(|_| is_first);
             let parts = result.map_or_else(
                 || vec![MessagePart::Text("The call was not made.".to_owned())],
                 |entry| entry.parts(),
             );
-            messages.push(ChatMessage::ToolResult { call_id, name, parts });
+            messages.push(ChatMessage::ToolResult {
+                call_id,
+                name,
+                parts,
+            });
         }
     }
 
@@ -125,22 +163,46 @@ impl ViewEntry {
     /// Returns its text and images, as a result.
     fn parts(&self) -> Vec<MessagePart> {
         let images = match (&self.replacement, &self.event.body) {
-            (None, EventBody::Observation(Observation { kind: ObservationKind::Mcp(mcp), .. })) => {
-                mcp.image_urls.as_slice()
-            }
-            (None, EventBody::Observation(Observation { kind: ObservationKind::Browse(page), .. })) => {
+            (
+                None,
+                EventBody::Observation(Observation {
+                    kind: ObservationKind::Mcp(mcp),
+                    ..
+                }),
+            ) => mcp.image_urls.as_slice(),
+            (
+                None,
+                EventBody::Observation(Observation {
+                    kind: ObservationKind::Browse(page),
+                    ..
+                }),
+            ) => {
                 let marked = &page.set_of_marks;
-                std::slice::from_ref(if marked.is_empty() { &page.screenshot } else { marked })
+                std::slice::from_ref(if marked.is_empty() {
+                    &page.screenshot
+                } else {
+                    marked
+                })
             }
-            (None, EventBody::Observation(Observation { kind: ObservationKind::RunIpython(cell), .. })) => {
-                cell.image_urls.as_deref().unwrap_or_default()
-            }
+            (
+                None,
+                EventBody::Observation(Observation {
+                    kind: ObservationKind::RunIpython(cell),
+                    ..
+                }),
+            ) => cell.image_urls.as_deref().unwrap_or_default(),
             _ => &[],
         };
-        // The images of a cell are untrusted: no URL that a provider would fetch, and a bounded number.
-        let images = images.iter().filter(|url| url.starts_with("data:image/")).take(MAX_IMAGES);
+        // The images of a cell are untrusted: no URL that a provider would fetch, and a bounded
+        // number.
+        let images = images
+            .iter()
+            .filter(|url| url.starts_with("data:image/"))
+            .take(MAX_IMAGES);
         let text = MessagePart::Text(self.text());
-        std::iter::once(text).chain(images.map(|url| image_part(url))).collect()
+        std::iter::once(text)
+            .chain(images.map(|url| image_part(url)))
+            .collect()
     }
 
     /// Returns its text, as a result.
@@ -159,7 +221,10 @@ fn is_result(body: &EventBody) -> bool {
         body,
         EventBody::Observation(_)
             | EventBody::Action(
-                Action::Finish(_) | Action::Reject(_) | Action::Message(_) | Action::CondensationRequest(_)
+                Action::Finish(_)
+                    | Action::Reject(_)
+                    | Action::Message(_)
+                    | Action::CondensationRequest(_)
             )
     )
 }
@@ -168,16 +233,23 @@ fn render_action(source: EventSource, action: &Action) -> Option<ChatMessage> {
     match (source, action) {
         (_, Action::System(system)) => Some(ChatMessage::System(system.content.clone())),
         (EventSource::User, Action::Message(message)) => {
-            let images = message.image_urls.iter().flatten().map(|url| image_part(url));
+            let images = message
+                .image_urls
+                .iter()
+                .flatten()
+                .map(|url| image_part(url));
             let text = MessagePart::Text(message.content.clone());
-            Some(ChatMessage::User(std::iter::once(text).chain(images).collect()))
+            Some(ChatMessage::User(
+                std::iter::once(text).chain(images).collect(),
+            ))
         }
         (_, Action::Message(message)) => Some(assistant(&message.content)),
         _ => None,
     }
 }
 
-/// Renders an image. A redacted URL is not an image any more: the provider would reject each request with it.
+/// Renders an image. A redacted URL is not an image any more: the provider would reject each
+/// request with it.
 fn image_part(url: &str) -> MessagePart {
     if url.contains(REDACTED) {
         MessagePart::Text("[An image is left out: it contains the text of a secret.]".to_owned())
@@ -187,7 +259,10 @@ fn image_part(url: &str) -> MessagePart {
 }
 
 /// Renders an observation that no tool call caused.
-fn render_notice<'a>(observation: &'a Observation, recalled: &mut HashSet<&'a str>) -> Option<ChatMessage> {
+fn render_notice<'a>(
+    observation: &'a Observation,
+    recalled: &mut HashSet<&'a str>,
+) -> Option<ChatMessage> {
     match &observation.kind {
         ObservationKind::AgentStateChanged(_)
         | ObservationKind::Null(_)
@@ -219,7 +294,9 @@ fn render_setup(step: &RunAction, observation: &Observation) -> ChatMessage {
                 }
             };
             let folder = metadata.working_dir.as_ref();
-            let folder = folder.map(|folder| format!("\n[Working directory: {folder}]")).unwrap_or_default();
+            let folder = folder
+                .map(|folder| format!("\n[Working directory: {folder}]"))
+                .unwrap_or_default();
             status + &folder
         }
         _ => end_of(&observation.content),
@@ -229,13 +306,26 @@ fn render_setup(step: &RunAction, observation: &Observation) -> ChatMessage {
 
 /// Returns the end of an output, on separate lines.
 fn end_of(output: &str) -> String {
-    let skipped = output.chars().count().saturating_sub(MAX_SETUP_OUTPUT_CHARS);
+    let skipped = output
+        .chars()
+        .count()
+        .saturating_sub(MAX_SETUP_OUTPUT_CHARS);
     let end: String = output.chars().skip(skipped).collect();
-    format!("{}\n{end}", if skipped > 0 { " The end of its output:" } else { "" })
+    format!(
+        "{}\n{end}",
+        if skipped > 0 {
+            " The end of its output:"
+        } else {
+            ""
+        }
+    )
 }
 
 fn assistant(text: &str) -> ChatMessage {
-    ChatMessage::Assistant(AssistantMessage { text: text.to_owned(), ..Default::default() })
+    ChatMessage::Assistant(AssistantMessage {
+        text: text.to_owned(),
+        ..Default::default()
+    })
 }
 
 fn user(text: String) -> ChatMessage {
@@ -247,7 +337,10 @@ fn observation_text(observation: &Observation) -> String {
         ObservationKind::Run(run) if run.hidden => "The command ran.".into(),
         ObservationKind::Run(run) => {
             let metadata = &run.metadata;
-            let mut text = format!("{}{}{}", metadata.prefix, observation.content, metadata.suffix);
+            let mut text = format!(
+                "{}{}{}",
+                metadata.prefix, observation.content, metadata.suffix
+            );
             if let Some(folder) = &metadata.working_dir {
                 text.push_str(&format!("\n[Working directory: {folder}]"));
             }

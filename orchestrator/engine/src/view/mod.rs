@@ -1,8 +1,9 @@
 //! The part of a log that one agent's model sees. Events of other agents are excluded.
 //!
-//! A view is a fold of the log, like a conversation's state. It applies the log's condensations: forgotten events are
-//! removed, and the summary is inserted at its offset. Regardless of a condensation, a call and its result are removed
-//! only together, and the prompt and the task are never removed, because providers reject a request without them.
+//! A view is a fold of the log, like a conversation's state. It applies the log's condensations:
+//! forgotten events are removed, and the summary is inserted at its offset. Regardless of a
+//! condensation, a call and its result are removed only together, and the prompt and the task are
+//! never removed, because providers reject a request without them.
 //!
 //! Used by condensers and agents; makes no decisions.
 
@@ -36,7 +37,8 @@ pub struct View {
     replayable_count: usize,
     unrecalled_message: Option<Arc<Event>>,
     recalled: RecallHistory,
-    /// Events that were removed only because of their group. V0 keeps them, and counts them in the offset of a summary.
+    /// Events that were removed only because of their group. V0 keeps them, and counts them in the
+    /// offset of a summary.
     removed_with_group: BTreeSet<EventId>,
     /// The delegate action of the agent. `None` for the conversation's own agent.
     agent: Option<EventId>,
@@ -47,8 +49,8 @@ pub struct View {
 #[derive(Debug, Clone)]
 pub(crate) struct ViewEntry {
     pub(crate) event: Arc<Event>,
-    /// Identifies the group of events that are removed only together, by its first event: the calls of a response with their
-    /// results, or an action with its observation.
+    /// Identifies the group of events that are removed only together, by its first event: the calls
+    /// of a response with their results, or an action with its observation.
     pub(crate) group: EventId,
     pub(crate) retention: Retention,
     /// Replaces the text of the event.
@@ -74,9 +76,13 @@ impl View {
         view
     }
 
-    /// Creates an empty view for the agent of a delegate action, or for the conversation's own agent.
+    /// Creates an empty view for the agent of a delegate action, or for the conversation's own
+    /// agent.
     pub fn for_agent(agent: Option<EventId>) -> Self {
-        Self { agent, ..Self::default() }
+        Self {
+            agent,
+            ..Self::default()
+        }
     }
 
     /// Adds the events of the log that are new since the last update.
@@ -95,7 +101,8 @@ impl View {
         self.end
     }
 
-    /// Returns the tools that the model gets in addition to the agent's own, according to the latest event about them.
+    /// Returns the tools that the model gets in addition to the agent's own, according to the
+    /// latest event about them.
     pub fn offered_tools(&self) -> &[Tool] {
         &self.offered_tools
     }
@@ -105,7 +112,8 @@ impl View {
         self.has_response
     }
 
-    /// Returns the number of events about tools and other notices of the environment since the model's latest response.
+    /// Returns the number of events about tools and other notices of the environment since the
+    /// model's latest response.
     pub(crate) fn announcements(&self) -> usize {
         self.announcements
     }
@@ -128,7 +136,8 @@ impl View {
         self.events().filter(|event| is_notice(event))
     }
 
-    /// Returns the events of the view in order, with the summary in the place of the forgotten events.
+    /// Returns the events of the view in order, with the summary in the place of the forgotten
+    /// events.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &Event> {
         self.entries.iter().map(|entry| &*entry.event)
     }
@@ -148,26 +157,45 @@ impl View {
         self.is_condensation_requested
     }
 
-    /// Returns the next tool call of the latest response that has no event yet, if the latest event belongs to that
-    /// response. The agent makes the calls of a response one after another; the log records its progress, also across a
-    /// crash. Of several calls with the same id only the first is made.
+    /// Returns the next tool call of the latest response that has no event yet, if the latest event
+    /// belongs to that response. The agent makes the calls of a response one after another; the log
+    /// records its progress, also across a crash. Of several calls with the same id only the first
+    /// is made.
     pub fn pending_call(&self) -> Option<(ToolCall, ToolCallMetadata)> {
         let latest = self.latest()?;
         // The agent has to see the rejection first.
         if matches!(
             latest.event.body,
-            EventBody::Observation(Observation { kind: ObservationKind::UserRejected(_), .. })
+            EventBody::Observation(Observation {
+                kind: ObservationKind::UserRejected(_),
+                ..
+            })
         ) {
             return None;
         }
         let metadata = latest.event.tool_call_metadata.as_ref()?;
-        let group = self.entries.iter().rev().take_while(|entry| entry.event.id >= latest.group);
+        let group = self
+            .entries
+            .iter()
+            .rev()
+            .take_while(|entry| entry.event.id >= latest.group);
         let made: HashSet<&str> = group
             .filter(|entry| entry.group == latest.group && entry.event.cause.is_none())
-            .filter_map(|entry| Some(entry.event.tool_call_metadata.as_ref()?.tool_call_id.as_str()))
+            .filter_map(|entry| {
+                Some(
+                    entry
+                        .event
+                        .tool_call_metadata
+                        .as_ref()?
+                        .tool_call_id
+                        .as_str(),
+                )
+            })
             .collect();
         let calls = AssistantMessage::from(&metadata.model_response).tool_calls;
-        let call = calls.into_iter().find(|call| !made.contains(call.id.as_str()))?;
+        let call = calls
+            .into_iter()
+            .find(|call| !made.contains(call.id.as_str()))?;
         let metadata = ToolCallMetadata {
             function_name: call.name.clone(),
             tool_call_id: call.id.clone(),
@@ -191,33 +219,43 @@ impl View {
         self.replayable_count
     }
 
-    /// Returns the latest entry, except for the summary and for notices, which may occur between two calls of a response.
+    /// Returns the latest entry, except for the summary and for notices, which may occur between
+    /// two calls of a response.
     pub(crate) fn latest(&self) -> Option<&ViewEntry> {
-        self.entries.iter().rfind(|entry| entry.retention != Retention::Summary && !is_notice(&entry.event))
+        self.entries
+            .iter()
+            .rfind(|entry| entry.retention != Retention::Summary && !is_notice(&entry.event))
     }
 
     /// Returns the number of events before one as V0 counts them, without the summary.
     pub(crate) fn offset_of(&self, event: EventId) -> usize {
-        let others = self.entries.iter().filter(|entry| entry.retention != Retention::Summary);
+        let others = self
+            .entries
+            .iter()
+            .filter(|entry| entry.retention != Retention::Summary);
         let count = others.take_while(|entry| entry.event.id < event).count();
         count + self.removed_with_group.range(..event).count()
     }
 
     /// Returns the summary of the forgotten events. `None` if there is none yet.
     pub(crate) fn summary(&self) -> Option<&ViewEntry> {
-        self.entries.iter().find(|entry| entry.retention == Retention::Summary)
+        self.entries
+            .iter()
+            .find(|entry| entry.retention == Retention::Summary)
     }
 
     /// Removes the selected entries, except those that must stay.
     pub(crate) fn remove(&mut self, is_selected: impl Fn(&ViewEntry) -> bool) {
-        let is_kept = |entry: &&ViewEntry| entry.retention != Retention::Forgettable || !is_selected(entry);
+        let is_kept =
+            |entry: &&ViewEntry| entry.retention != Retention::Forgettable || !is_selected(entry);
         self.entries = Arc::new(self.entries.iter().filter(is_kept).cloned().collect());
     }
 
     fn push(&mut self, event: &Arc<Event>) {
         self.replayable_count += usize::from(replay::is_replayable(event));
         let is_message = matches!(event.body, EventBody::Action(Action::Message(_)));
-        if event.tool_call_metadata.is_some() || (is_message && event.source == EventSource::Agent) {
+        if event.tool_call_metadata.is_some() || (is_message && event.source == EventSource::Agent)
+        {
             self.has_response = true;
             self.announcements = 0;
         }
@@ -225,7 +263,8 @@ impl View {
             (EventBody::Action(Action::Message(_)), EventSource::User) => {
                 self.unrecalled_message = Some(Arc::clone(event));
             }
-            (EventBody::Action(_), EventSource::Agent) | (EventBody::Action(Action::Recall(_)), _) => {
+            (EventBody::Action(_), EventSource::Agent)
+            | (EventBody::Action(Action::Recall(_)), _) => {
                 self.unrecalled_message = None;
             }
             (EventBody::Observation(observation), _) => self.recalled.apply(observation),
@@ -233,11 +272,15 @@ impl View {
         }
         match &event.body {
             // The tools are sent separately from the messages.
-            EventBody::Action(Action::System(system)) if event.source == EventSource::Environment => {
+            EventBody::Action(Action::System(system))
+                if event.source == EventSource::Environment =>
+            {
                 self.announcements += 1;
                 self.offered_tools = Arc::new(Tool::all_from_stored(system).collect());
             }
-            EventBody::Action(Action::Condensation(condensation)) => self.condense(event, condensation),
+            EventBody::Action(Action::Condensation(condensation)) => {
+                self.condense(event, condensation)
+            }
             EventBody::Action(Action::CondensationRequest(_)) => {
                 self.is_condensation_requested = true;
                 // A request by a tool call is part of the response.
@@ -263,14 +306,23 @@ impl View {
             _ => Retention::Forgettable,
         };
         let group = self.find_group(event);
-        let entry = ViewEntry { event: Arc::clone(event), group, retention, replacement: None };
+        let entry = ViewEntry {
+            event: Arc::clone(event),
+            group,
+            retention,
+            replacement: None,
+        };
         Arc::make_mut(&mut self.entries).push(entry);
     }
 
     /// Finds the group that an event continues. An event that continues none starts a group.
     fn find_group(&self, event: &Event) -> EventId {
         let by_cause = event.cause.and_then(|cause| {
-            let mut since = self.entries.iter().rev().take_while(|entry| entry.event.id >= cause);
+            let mut since = self
+                .entries
+                .iter()
+                .rev()
+                .take_while(|entry| entry.event.id >= cause);
             since.find(|entry| entry.event.id == cause)
         });
         let by_response = || {
@@ -279,11 +331,16 @@ impl View {
                 return None;
             }
             let response = &event.tool_call_metadata.as_ref()?.model_response;
-            let latest = self.entries.iter().rfind(|entry| entry.event.tool_call_metadata.is_some())?;
+            let latest = self
+                .entries
+                .iter()
+                .rfind(|entry| entry.event.tool_call_metadata.is_some())?;
             let metadata = latest.event.tool_call_metadata.as_ref()?;
             (metadata.model_response == *response).then_some(latest)
         };
-        by_cause.or_else(by_response).map_or(event.id, |entry| entry.group)
+        by_cause
+            .or_else(by_response)
+            .map_or(event.id, |entry| entry.group)
     }
 
     /// Removes the events that a condensation selects, with their groups.
@@ -294,47 +351,75 @@ impl View {
         let groups: HashSet<EventId> = self
             .entries
             .iter()
-            .filter(|entry| entry.retention == Retention::Forgettable && is_selected(entry.event.id))
+            .filter(|entry| {
+                entry.retention == Retention::Forgettable && is_selected(entry.event.id)
+            })
             .map(|entry| entry.group)
             .collect();
-        let offset = condensation.summary_offset.map(|offset| usize::try_from(offset).unwrap_or(0));
+        let offset = condensation
+            .summary_offset
+            .map(|offset| usize::try_from(offset).unwrap_or(0));
         self.removed_with_group.retain(|event| !is_selected(*event));
         let with_group = self.entries.iter().filter(|entry| {
             entry.retention == Retention::Forgettable
                 && groups.contains(&entry.group)
                 && !is_selected(entry.event.id)
         });
-        self.removed_with_group.extend(with_group.map(|entry| entry.event.id));
+        self.removed_with_group
+            .extend(with_group.map(|entry| entry.event.id));
         self.remove(|entry| groups.contains(&entry.group));
         if let (Some(text), Some(offset)) = (&condensation.summary, offset) {
             let summary = Observation::new(text.clone(), CondenseObservation {});
-            let summary = Event::new(event.id, event.timestamp.clone(), EventSource::Agent, summary);
+            let summary = Event::new(
+                event.id,
+                event.timestamp.clone(),
+                EventSource::Agent,
+                summary,
+            );
             self.insert_summary(summary, offset);
         }
     }
 
-    /// Replaces the summary. Inserts the new one after `offset` other events as V0 counts them, but not before the task.
+    /// Replaces the summary. Inserts the new one after `offset` other events as V0 counts them, but
+    /// not before the task.
     fn insert_summary(&mut self, summary: Event, offset: usize) {
         let entries = Arc::make_mut(&mut self.entries);
         entries.retain(|entry| entry.retention != Retention::Summary);
         let is_counted_before = |(index, entry): &(usize, &ViewEntry)| {
             index + self.removed_with_group.range(..entry.event.id).count() < offset
         };
-        let offset = entries.iter().enumerate().take_while(is_counted_before).count();
-        let pinned = entries.iter().rposition(|entry| entry.retention == Retention::Pinned);
+        let offset = entries
+            .iter()
+            .enumerate()
+            .take_while(is_counted_before)
+            .count();
+        let pinned = entries
+            .iter()
+            .rposition(|entry| entry.retention == Retention::Pinned);
         let after_pinned = pinned.map_or(0, |last| last + 1);
         let index = offset.max(after_pinned).min(entries.len());
         let (group, retention) = (summary.id, Retention::Summary);
-        entries.insert(index, ViewEntry { event: Arc::new(summary), group, retention, replacement: None });
+        entries.insert(
+            index,
+            ViewEntry {
+                event: Arc::new(summary),
+                group,
+                retention,
+                replacement: None,
+            },
+        );
     }
 }
 
-/// Returns the predicate of the events that a condensation selects. A range whose end precedes its start selects none.
+/// Returns the predicate of the events that a condensation selects. A range whose end precedes its
+/// start selects none.
 fn selection(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
     let id = |id: i64| u64::try_from(id).ok();
     let ids = condensation.forgotten_event_ids.as_ref();
     let ids: Option<HashSet<u64>> = ids.map(|ids| ids.iter().copied().filter_map(id).collect());
-    let first = condensation.forgotten_events_start_id.map(|first| id(first).unwrap_or(0));
+    let first = condensation
+        .forgotten_events_start_id
+        .map(|first| id(first).unwrap_or(0));
     let range = first.zip(condensation.forgotten_events_end_id.and_then(id));
     move |event| match (&ids, range) {
         (Some(ids), _) => ids.contains(&event.0),
@@ -345,17 +430,22 @@ fn selection(condensation: &CondensationAction) -> impl Fn(EventId) -> bool {
 
 /// Whether an event is a notice of the environment without an action, such as a failed tool server.
 fn is_notice(event: &Event) -> bool {
-    matches!((event.source, &event.body), (EventSource::Environment, EventBody::Observation(_)))
-        && event.cause.is_none()
+    matches!(
+        (event.source, &event.body),
+        (EventSource::Environment, EventBody::Observation(_))
+    ) && event.cause.is_none()
 }
 
 /// Whether a body is visible to the model.
 fn is_visible(body: &EventBody) -> bool {
     match body {
-        EventBody::Action(action) => !matches!(action, Action::ChangeAgentState(_) | Action::Null(_)),
-        EventBody::Observation(observation) => {
-            !matches!(observation.kind, ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_))
+        EventBody::Action(action) => {
+            !matches!(action, Action::ChangeAgentState(_) | Action::Null(_))
         }
+        EventBody::Observation(observation) => !matches!(
+            observation.kind,
+            ObservationKind::AgentStateChanged(_) | ObservationKind::Null(_)
+        ),
         EventBody::Record(_) => false,
     }
 }

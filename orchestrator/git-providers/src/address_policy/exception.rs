@@ -8,17 +8,18 @@ use reqwest::Url;
 
 use super::{AddressKind, literal_address};
 
-/// An exception from an [`AddressPolicy`](super::AddressPolicy), parsed from a network, an address with or
-/// without a port, or a host name.
+/// An exception from an [`AddressPolicy`](super::AddressPolicy), parsed from a network, an address
+/// with or without a port, or a host name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AddressException {
     /// Every address of a network, of any kind: `10.20.0.0/16`, `127.0.0.1`, `fd12::/16`.
     Network(IpNet),
-    /// One port of an address, of any kind: `127.0.0.1:11434`, `[fd12::1]:8080`. It counts for URLs with that address, not for
-    /// names, because only the address of a name is checked when it is connected to.
+    /// One port of an address, of any kind: `127.0.0.1:11434`, `[fd12::1]:8080`. It counts for URLs
+    /// with that address, not for names, because only the address of a name is checked when it is
+    /// connected to.
     Socket(SocketAddr),
-    /// The loopback and private addresses of a host name: `gitlab.internal`. Link-local addresses and metadata services are
-    /// not included, so that the host's DNS cannot lead there.
+    /// The loopback and private addresses of a host name: `gitlab.internal`. Link-local addresses
+    /// and metadata services are not included, so that the host's DNS cannot lead there.
     Host(String),
 }
 
@@ -31,10 +32,18 @@ pub struct InvalidException(String);
 
 impl AddressException {
     /// `port` is the URL's. `None` for the address of a name.
-    pub(super) fn allows(&self, host: &str, address: IpAddr, port: Option<u16>, kind: AddressKind) -> bool {
+    pub(super) fn allows(
+        &self,
+        host: &str,
+        address: IpAddr,
+        port: Option<u16>,
+        kind: AddressKind,
+    ) -> bool {
         match self {
             Self::Network(network) => network.contains(&address),
-            Self::Socket(socket) => port.is_some_and(|port| *socket == SocketAddr::new(address, port)),
+            Self::Socket(socket) => {
+                port.is_some_and(|port| *socket == SocketAddr::new(address, port))
+            }
             Self::Host(name) => {
                 matches!(kind, AddressKind::Loopback | AddressKind::Private)
                     && host.trim_end_matches('.').eq_ignore_ascii_case(name)
@@ -64,7 +73,12 @@ impl FromStr for AddressException {
         let url = Url::parse(&format!("http://{text}/")).map_err(|_| invalid())?;
         match literal_address(&url) {
             Some(address) => Ok(Self::Network(address.into())),
-            None => Ok(Self::Host(url.host_str().ok_or_else(invalid)?.trim_end_matches('.').to_owned())),
+            None => Ok(Self::Host(
+                url.host_str()
+                    .ok_or_else(invalid)?
+                    .trim_end_matches('.')
+                    .to_owned(),
+            )),
         }
     }
 }

@@ -3,9 +3,13 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Metadata services of clouds outside of the link-local range: Alibaba, Oracle and Azure; AWS over IPv6.
-const METADATA_V4: [Ipv4Addr; 3] =
-    [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192), Ipv4Addr::new(168, 63, 129, 16)];
+/// Metadata services of clouds outside of the link-local range: Alibaba, Oracle and Azure; AWS over
+/// IPv6.
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(192, 0, 0, 192),
+    Ipv4Addr::new(168, 63, 129, 16),
+];
 const METADATA_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 /// What an address is used for.
@@ -45,7 +49,8 @@ impl fmt::Display for AddressKind {
 }
 
 impl AddressKind {
-    /// Classifies an address. An IPv6 address that contains the IPv4 address it is routed to is classified by that.
+    /// Classifies an address. An IPv6 address that contains the IPv4 address it is routed to is
+    /// classified by that.
     pub fn classify(address: IpAddr) -> Self {
         match routed_address(address) {
             IpAddr::V4(address) => classify_v4(address),
@@ -54,10 +59,12 @@ impl AddressKind {
     }
 }
 
-/// Returns the IPv4 address that an IPv6 address is routed to: IPv4-mapped, IPv4-compatible, NAT64 (RFC 6052) and 6to4.
-/// Returns other addresses unchanged.
+/// Returns the IPv4 address that an IPv6 address is routed to: IPv4-mapped, IPv4-compatible, NAT64
+/// (RFC 6052) and 6to4. Returns other addresses unchanged.
 pub(super) fn routed_address(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(v6) = address else { return address };
+    let IpAddr::V6(v6) = address else {
+        return address;
+    };
     let from = |high: u16, low: u16| {
         let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
         IpAddr::V4(Ipv4Addr::new(a, b, c, d))
@@ -79,7 +86,9 @@ fn classify_v4(address: Ipv4Addr) -> AddressKind {
         [0, ..] => AddressKind::Unspecified,
         [127, ..] => AddressKind::Loopback,
         [169, 254, ..] => AddressKind::LinkLocal,
-        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => AddressKind::Private,
+        [10, ..] | [172, 16..=31, ..] | [192, 168, ..] | [100, 64..=127, ..] => {
+            AddressKind::Private
+        }
         [224..=239, ..] => AddressKind::Multicast,
         // Protocol assignments, documentation, 6to4 relays, benchmarks, and what is not assigned.
         [192, 0, 0 | 2, _] | [192, 88, 99, _] | [198, 18 | 19, ..] | [198, 51, 100, _] => {

@@ -9,7 +9,8 @@ use super::AddressPolicy;
 
 /// Resolves names, and returns an error if one of the addresses is not allowed.
 ///
-/// A mixture of allowed and other addresses is an error, too: it is a misconfiguration or an attack.
+/// A mixture of allowed and other addresses is an error, too: it is a misconfiguration or an
+/// attack.
 pub struct AddressResolver {
     policy: AddressPolicy,
     source: Arc<dyn Resolve>,
@@ -22,7 +23,10 @@ pub struct SystemResolver;
 impl AddressResolver {
     /// Creates a resolver that checks the addresses of `source`.
     pub fn new(policy: AddressPolicy, source: impl Resolve + 'static) -> Self {
-        Self { policy, source: Arc::new(source) }
+        Self {
+            policy,
+            source: Arc::new(source),
+        }
     }
 }
 
@@ -34,9 +38,11 @@ impl Resolve for AddressResolver {
         Box::pin(async move {
             let addresses: Vec<SocketAddr> = look_up.await?.collect();
             for address in &addresses {
-                policy.check_address(&host, address.ip()).inspect_err(|refused| {
-                    tracing::warn!(host, address = %refused.address, "refused to connect");
-                })?;
+                policy
+                    .check_address(&host, address.ip())
+                    .inspect_err(|refused| {
+                        tracing::warn!(host, address = %refused.address, "refused to connect");
+                    })?;
             }
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
@@ -46,7 +52,8 @@ impl Resolve for AddressResolver {
 impl Resolve for SystemResolver {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
-            let addresses: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let addresses: Vec<SocketAddr> =
+                tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }

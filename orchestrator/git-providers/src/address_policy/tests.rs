@@ -20,7 +20,10 @@ struct ScriptedDns {
 impl ScriptedDns {
     fn new(answers: &[&[&'static str]]) -> Self {
         let answers = answers.iter().rev().map(|answer| answer.to_vec()).collect();
-        Self { answers: Arc::new(Mutex::new(answers)), ..Self::default() }
+        Self {
+            answers: Arc::new(Mutex::new(answers)),
+            ..Self::default()
+        }
     }
 }
 
@@ -28,8 +31,10 @@ impl Resolve for ScriptedDns {
     fn resolve(&self, _: Name) -> Resolving {
         self.look_ups.fetch_add(1, Ordering::SeqCst);
         let answer = self.answers.lock().unwrap().pop().unwrap();
-        let addresses: Vec<SocketAddr> =
-            answer.into_iter().map(|address| SocketAddr::new(address.parse().unwrap(), 0)).collect();
+        let addresses: Vec<SocketAddr> = answer
+            .into_iter()
+            .map(|address| SocketAddr::new(address.parse().unwrap(), 0))
+            .collect();
         Box::pin(async move { Ok(Box::new(addresses.into_iter()) as Addrs) })
     }
 }
@@ -102,7 +107,11 @@ fn addresses_are_classified() {
         ("2002:a9fe:a9fe::1", LinkLocal),
     ];
     for (address, kind) in cases {
-        assert_eq!(AddressKind::classify(address.parse().unwrap()), kind, "{address}");
+        assert_eq!(
+            AddressKind::classify(address.parse().unwrap()),
+            kind,
+            "{address}"
+        );
     }
 }
 
@@ -146,25 +155,48 @@ fn literal_address_is_refused_in_every_spelling() {
     }
     for host in ["0", "0.0.0.0", "[::]"] {
         let url: Url = format!("http://{host}/").parse().unwrap();
-        assert_eq!(policy(&[]).check_url(&url).unwrap_err().kind, AddressKind::Unspecified, "{host}");
+        assert_eq!(
+            policy(&[]).check_url(&url).unwrap_err().kind,
+            AddressKind::Unspecified,
+            "{host}"
+        );
     }
 }
 
 #[test]
 fn public_address_and_name_pass_the_check_of_urls() {
-    for host in ["140.82.121.6", "[2606:50c0:8000::153]", "github.com", "localhost"] {
-        policy(&[]).check_url(&format!("https://{host}/").parse().unwrap()).unwrap();
+    for host in [
+        "140.82.121.6",
+        "[2606:50c0:8000::153]",
+        "github.com",
+        "localhost",
+    ] {
+        policy(&[])
+            .check_url(&format!("https://{host}/").parse().unwrap())
+            .unwrap();
     }
 }
 
 #[test]
 fn network_allows_its_addresses_in_every_spelling() {
     let policy = policy(&["10.20.0.0/16", "169.254.169.254"]);
-    for host in ["10.20.3.4", "[::ffff:10.20.3.4]", "[64:ff9b::a14:304]", "169.254.169.254"] {
-        policy.check_url(&format!("http://{host}/").parse().unwrap()).unwrap();
+    for host in [
+        "10.20.3.4",
+        "[::ffff:10.20.3.4]",
+        "[64:ff9b::a14:304]",
+        "169.254.169.254",
+    ] {
+        policy
+            .check_url(&format!("http://{host}/").parse().unwrap())
+            .unwrap();
     }
     for host in ["10.21.0.1", "169.254.169.253", "127.0.0.1"] {
-        assert!(policy.check_url(&format!("http://{host}/").parse().unwrap()).is_err(), "{host}");
+        assert!(
+            policy
+                .check_url(&format!("http://{host}/").parse().unwrap())
+                .is_err(),
+            "{host}"
+        );
     }
 }
 
@@ -179,13 +211,18 @@ fn address_with_a_port_allows_that_port_only() {
     ] {
         policy.check_url(&url.parse().unwrap()).unwrap();
     }
-    for url in
-        ["http://127.0.0.1/", "http://127.0.0.1:11435/", "http://127.0.0.2:11434/", "https://[fd12::1]/"]
-    {
+    for url in [
+        "http://127.0.0.1/",
+        "http://127.0.0.1:11435/",
+        "http://127.0.0.2:11434/",
+        "https://[fd12::1]/",
+    ] {
         assert!(policy.check_url(&url.parse().unwrap()).is_err(), "{url}");
     }
     assert!(
-        policy.check_address("localhost", "127.0.0.1".parse().unwrap()).is_err(),
+        policy
+            .check_address("localhost", "127.0.0.1".parse().unwrap())
+            .is_err(),
         "a name may be at any port"
     );
 }
@@ -197,7 +234,12 @@ fn host_allows_its_private_addresses_but_no_metadata() {
     for host in ["gitlab.internal", "GITLAB.INTERNAL", "gitlab.internal."] {
         check(host, "10.0.0.1").unwrap();
         check(host, "127.0.0.1").unwrap();
-        for address in ["169.254.169.254", "fd00:ec2::254", "0.0.0.0", "100.100.100.200"] {
+        for address in [
+            "169.254.169.254",
+            "fd00:ec2::254",
+            "0.0.0.0",
+            "100.100.100.200",
+        ] {
             assert!(check(host, address).is_err(), "{address}");
         }
     }
@@ -214,22 +256,52 @@ fn exception_is_a_network_an_address_or_a_name() {
     assert_eq!(parse("127.0.0.1"), Ok(network("127.0.0.1/32")));
     assert_eq!(parse("2130706433"), Ok(network("127.0.0.1/32")));
     assert_eq!(parse("fd12::/16"), Ok(network("fd12::/16")));
-    assert_eq!(parse("[fd12::1]:80"), Ok(AddressException::Socket("[fd12::1]:80".parse().unwrap())));
-    assert_eq!(parse("Gitlab.Internal."), Ok(AddressException::Host("gitlab.internal".into())));
-    for text in ["", "10.0.0.0/33", "a/b", "http://a", "a:80", "user@a", "a b"] {
+    assert_eq!(
+        parse("[fd12::1]:80"),
+        Ok(AddressException::Socket("[fd12::1]:80".parse().unwrap()))
+    );
+    assert_eq!(
+        parse("Gitlab.Internal."),
+        Ok(AddressException::Host("gitlab.internal".into()))
+    );
+    for text in [
+        "",
+        "10.0.0.0/33",
+        "a/b",
+        "http://a",
+        "a:80",
+        "user@a",
+        "a b",
+    ] {
         let error = parse(text).unwrap_err();
-        assert!(error.to_string().starts_with(&format!("cannot allow {text:?}")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with(&format!("cannot allow {text:?}")),
+            "{error}"
+        );
     }
 }
 
 #[tokio::test]
 async fn name_is_refused_when_one_of_its_addresses_is_private() {
-    for answer in [&["127.0.0.1"][..], &["140.82.121.6", "10.0.0.1"], &["::ffff:169.254.169.254"]] {
+    for answer in [
+        &["127.0.0.1"][..],
+        &["140.82.121.6", "10.0.0.1"],
+        &["::ffff:169.254.169.254"],
+    ] {
         let dns = ScriptedDns::new(&[answer]);
-        let error = client(&policy(&[]), &dns).get("http://example.test/").send().await.unwrap_err();
+        let error = client(&policy(&[]), &dns)
+            .get("http://example.test/")
+            .send()
+            .await
+            .unwrap_err();
         let refused = refused(&error).unwrap();
         assert_eq!(refused.host, "example.test");
-        assert!(!refused.to_string().contains(&refused.address.to_string()), "{refused}");
+        assert!(
+            !refused.to_string().contains(&refused.address.to_string()),
+            "{refused}"
+        );
     }
 }
 
@@ -248,12 +320,22 @@ async fn each_connection_is_opened_to_the_address_checked() {
     assert!(refused(&first.unwrap_err()).is_none());
     assert_eq!(dns.look_ups.load(Ordering::SeqCst), 1);
     let error = client.get(&url).send().await.unwrap_err();
-    assert_eq!(refused(&error).unwrap().address, "127.0.0.2".parse::<IpAddr>().unwrap());
+    assert_eq!(
+        refused(&error).unwrap().address,
+        "127.0.0.2".parse::<IpAddr>().unwrap()
+    );
 }
 
 #[tokio::test]
 async fn system_resolver_finds_the_loopback_address() {
     let resolver = AddressResolver::new(policy(&[]), SystemResolver);
-    let error = resolver.resolve("localhost".parse().unwrap()).await.err().unwrap();
-    assert_eq!(error.downcast_ref::<RefusedAddress>().unwrap().kind, AddressKind::Loopback);
+    let error = resolver
+        .resolve("localhost".parse().unwrap())
+        .await
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.downcast_ref::<RefusedAddress>().unwrap().kind,
+        AddressKind::Loopback
+    );
 }

@@ -28,7 +28,10 @@ impl AzureDevOps {
         repository: &str,
         page: PageRequest,
     ) -> Result<Page<Branch>, RequestError> {
-        Ok(page.slice(self.all_branches(repository, &[("filter", "heads/")]).await?))
+        Ok(page.slice(
+            self.all_branches(repository, &[("filter", "heads/")])
+                .await?,
+        ))
     }
 
     pub(crate) async fn search_branches(
@@ -56,9 +59,12 @@ impl AzureDevOps {
                 query.push(("continuationToken", &continuation));
             }
             let url = self.repository_url(&name, &["refs"], &query)?;
-            let Decoded { body, headers }: Decoded<Values<Ref>> = self.api.get_with_headers(url).await?;
+            let Decoded { body, headers }: Decoded<Values<Ref>> =
+                self.api.get_with_headers(url).await?;
             branches.extend(body.value.into_iter().map(Ref::into_branch));
-            let next = headers.get(CONTINUATION_HEADER).and_then(|value| value.to_str().ok());
+            let next = headers
+                .get(CONTINUATION_HEADER)
+                .and_then(|value| value.to_str().ok());
             match next {
                 Some(next) if !next.is_empty() => continuation = next.to_owned(),
                 _ => break,
@@ -71,7 +77,11 @@ impl AzureDevOps {
 impl Ref {
     fn into_branch(self) -> Branch {
         Branch {
-            name: self.name.strip_prefix("refs/heads/").unwrap_or(&self.name).to_owned(),
+            name: self
+                .name
+                .strip_prefix("refs/heads/")
+                .unwrap_or(&self.name)
+                .to_owned(),
             commit_sha: self.object_id,
             protected: self.is_locked,
             last_push_date: None,

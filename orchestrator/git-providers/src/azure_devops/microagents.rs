@@ -25,13 +25,19 @@ struct Signature {
 }
 
 impl AzureDevOps {
-    pub(crate) async fn files_in(&self, repository: &str, folder: &str) -> Result<Vec<String>, RequestError> {
+    pub(crate) async fn files_in(
+        &self,
+        repository: &str,
+        folder: &str,
+    ) -> Result<Vec<String>, RequestError> {
         let folder = absolute(folder)?;
         let query = [("scopePath", folder.as_str()), ("recursionLevel", "full")];
         let url = self.repository_url(&self.split(repository)?, &["items"], &query)?;
         let items: Values<Item> = self.api.get(url).await?;
         let files = items.value.into_iter().filter(|item| !item.is_folder);
-        Ok(files.map(|item| item.path.trim_start_matches('/').to_owned()).collect())
+        Ok(files
+            .map(|item| item.path.trim_start_matches('/').to_owned())
+            .collect())
     }
 
     pub(crate) async fn file(&self, repository: &str, path: &str) -> Result<String, RequestError> {
@@ -47,10 +53,17 @@ impl AzureDevOps {
         path: &str,
     ) -> Result<Option<String>, RequestError> {
         let path = absolute(path)?;
-        let query = [("searchCriteria.itemPath", path.as_str()), ("searchCriteria.$top", "100")];
+        let query = [
+            ("searchCriteria.itemPath", path.as_str()),
+            ("searchCriteria.$top", "100"),
+        ];
         let url = self.repository_url(&self.split(repository)?, &["commits"], &query)?;
         let commits: Values<Commit> = self.api.get(url).await?;
-        Ok(commits.value.into_iter().next_back().and_then(|commit| commit.author?.date))
+        Ok(commits
+            .value
+            .into_iter()
+            .next_back()
+            .and_then(|commit| commit.author?.date))
     }
 }
 

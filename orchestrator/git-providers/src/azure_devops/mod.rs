@@ -1,6 +1,7 @@
 //! Azure DevOps: the REST API, version 7.1, of one organization.
 //!
-//! A repository's full name is `organization/project/name`. Lists of repositories have no pages, so that they are cut here.
+//! A repository's full name is `organization/project/name`. Lists of repositories have no pages, so
+//! that they are cut here.
 
 mod branches;
 mod microagents;
@@ -68,7 +69,11 @@ impl AzureDevOps {
         let base = foreign.clone().unwrap_or_else(|| urls.azure_devops.clone());
         let profiles = foreign.unwrap_or_else(|| urls.azure_devops_profile.clone());
         let api = Api::new(client.clone(), base, credentials, MEDIA_TYPE);
-        Ok(Self { profiles: api.with_base(profiles), api, organization })
+        Ok(Self {
+            profiles: api.with_base(profiles),
+            api,
+            organization,
+        })
     }
 
     /// Whether web pages are at a host.
@@ -94,7 +99,9 @@ impl AzureDevOps {
 
     async fn profile(&self) -> Result<Profile, RequestError> {
         let path = [&self.organization, "_apis", "profile", "profiles", "me"];
-        self.profiles.get(self.profiles.url(&path, &[VERSION])?).await
+        self.profiles
+            .get(self.profiles.url(&path, &[VERSION])?)
+            .await
     }
 
     /// Returns the URL of a path below a repository.
@@ -104,16 +111,31 @@ impl AzureDevOps {
         path: &[&str],
         query: &[(&str, &str)],
     ) -> Result<Url, RequestError> {
-        let RepositoryName { organization, project, name } = *repository;
+        let RepositoryName {
+            organization,
+            project,
+            name,
+        } = *repository;
         let parents = [organization, project, "_apis", "git", "repositories", name];
-        self.api.url(&[&parents[..], path].concat(), &[query, &[VERSION]].concat())
+        self.api.url(
+            &[&parents[..], path].concat(),
+            &[query, &[VERSION]].concat(),
+        )
     }
 
     /// Splits `organization/project/name`. The organization may be left out.
     fn split<'a>(&'a self, repository: &'a str) -> Result<RepositoryName<'a>, RequestError> {
         match segments(repository)?[..] {
-            [organization, project, name] => Ok(RepositoryName { organization, project, name }),
-            [project, name] => Ok(RepositoryName { organization: &self.organization, project, name }),
+            [organization, project, name] => Ok(RepositoryName {
+                organization,
+                project,
+                name,
+            }),
+            [project, name] => Ok(RepositoryName {
+                organization: &self.organization,
+                project,
+                name,
+            }),
             _ => Err(invalid_repository("expected organization/project/name")),
         }
     }
@@ -123,8 +145,11 @@ impl AzureDevOps {
 fn credentials(token: &ProviderToken) -> Result<Credentials, RequestError> {
     let secret = token.token.expose_secret();
     let is_web_token = secret.starts_with("eyJ") && secret.split('.').count() == 3;
-    let credentials =
-        if is_web_token { Credentials::bearer(&token.token) } else { Credentials::basic("", secret) };
+    let credentials = if is_web_token {
+        Credentials::bearer(&token.token)
+    } else {
+        Credentials::basic("", secret)
+    };
     Ok(credentials?.with_header(NO_SIGN_IN.0, NO_SIGN_IN.1))
 }
 
@@ -134,7 +159,9 @@ fn organization(host: Option<&str>) -> Result<(Option<Url>, String), RequestErro
         field: "host",
         problem: "expected the organization, for example dev.azure.com/acme",
     };
-    let host = host.map(|host| host.trim().trim_end_matches('/')).filter(|host| !host.is_empty());
+    let host = host
+        .map(|host| host.trim().trim_end_matches('/'))
+        .filter(|host| !host.is_empty());
     let host = host.ok_or_else(missing)?;
     if !host.contains(['/', '.', ':']) {
         return Ok((None, host.to_owned()));
@@ -163,14 +190,31 @@ mod tests {
 
     #[test]
     fn organization_is_found_in_every_form_of_the_host() {
-        let found = |host| organization(Some(host)).map(|(url, name)| (url.map(String::from), name)).ok();
+        let found = |host| {
+            organization(Some(host))
+                .map(|(url, name)| (url.map(String::from), name))
+                .ok()
+        };
         let in_cloud = Some((None, "acme".to_owned()));
-        for host in ["acme", "dev.azure.com/acme", "https://dev.azure.com/acme/", "acme.visualstudio.com"] {
+        for host in [
+            "acme",
+            "dev.azure.com/acme",
+            "https://dev.azure.com/acme/",
+            "acme.visualstudio.com",
+        ] {
             assert_eq!(found(host), in_cloud, "{host}");
         }
         let server = "https://tfs.example.com:8443/tfs".to_owned();
-        assert_eq!(found("tfs.example.com:8443/tfs/acme"), Some((Some(server), "acme".to_owned())));
-        for host in ["", "dev.azure.com", "dev.azure.com/", "http://dev.azure.com/acme"] {
+        assert_eq!(
+            found("tfs.example.com:8443/tfs/acme"),
+            Some((Some(server), "acme".to_owned()))
+        );
+        for host in [
+            "",
+            "dev.azure.com",
+            "dev.azure.com/",
+            "http://dev.azure.com/acme",
+        ] {
             assert_eq!(found(host), None, "{host}");
         }
     }

@@ -35,7 +35,10 @@ impl AzureDevOps {
     ) -> Result<Page<Repository>, RequestError> {
         let mut page_of_all = page.slice(self.all_repositories(sort, organization).await?);
         let link = page.next_link(page_of_all.has_next);
-        page_of_all.items.iter_mut().for_each(|repository| repository.link_header.clone_from(&link));
+        page_of_all
+            .items
+            .iter_mut()
+            .for_each(|repository| repository.link_header.clone_from(&link));
         Ok(page_of_all)
     }
 
@@ -45,11 +48,17 @@ impl AzureDevOps {
         organization: Option<&str>,
     ) -> Result<Vec<Repository>, RequestError> {
         let organization = organization.unwrap_or(&self.organization);
-        let url = self.api.url(&[organization, "_apis", "git", "repositories"], &[VERSION])?;
+        let url = self
+            .api
+            .url(&[organization, "_apis", "git", "repositories"], &[VERSION])?;
         let found: Values<RepositoryJson> = self.api.get(url).await?;
-        let enabled = found.value.into_iter().filter(|repository| !repository.is_disabled);
-        let mut repositories: Vec<_> =
-            enabled.map(|repository| repository.into_repository(organization)).collect();
+        let enabled = found
+            .value
+            .into_iter()
+            .filter(|repository| !repository.is_disabled);
+        let mut repositories: Vec<_> = enabled
+            .map(|repository| repository.into_repository(organization))
+            .collect();
         repositories.sort_by(|one, other| one.full_name.cmp(&other.full_name));
         Ok(repositories)
     }
@@ -61,9 +70,14 @@ impl AzureDevOps {
     }
 
     /// Searches the names of repositories and projects.
-    pub(crate) async fn search(&self, search: NameSearch<'_>) -> Result<Vec<Repository>, RequestError> {
+    pub(crate) async fn search(
+        &self,
+        search: NameSearch<'_>,
+    ) -> Result<Vec<Repository>, RequestError> {
         let part = search.query.to_lowercase();
-        let mut found = self.all_repositories(RepositorySort::FullName, None).await?;
+        let mut found = self
+            .all_repositories(RepositorySort::FullName, None)
+            .await?;
         found.retain(|repository| repository.full_name.to_lowercase().contains(&part));
         if search.order == SortOrder::Desc {
             found.reverse();

@@ -89,13 +89,24 @@ struct Fields {
 impl AzureDevOps {
     pub(crate) async fn suggested_tasks(&self) -> Result<Vec<SuggestedTask>, RequestError> {
         let user = self.profile().await?.id;
-        let url = self.api.url(&[&self.organization, "_apis", "projects"], &[("$top", "100"), VERSION])?;
+        let url = self.api.url(
+            &[&self.organization, "_apis", "projects"],
+            &[("$top", "100"), VERSION],
+        )?;
         let projects: Values<Project> = self.api.get(url).await?;
         let projects = projects.value.into_iter().take(MAX_PROJECTS);
         let lists = projects.map(|project| self.active_pull_requests(project.name, &user));
-        let inspected = concurrently(lists).await?.into_iter().flatten().take(MAX_INSPECTED_PULL_REQUESTS);
+        let inspected = concurrently(lists)
+            .await?
+            .into_iter()
+            .flatten()
+            .take(MAX_INSPECTED_PULL_REQUESTS);
         let tasks = concurrently(inspected.map(|pull_request| self.inspect(pull_request))).await?;
-        Ok(tasks.into_iter().flatten().chain(self.assigned_work_items().await?).collect())
+        Ok(tasks
+            .into_iter()
+            .flatten()
+            .chain(self.assigned_work_items().await?)
+            .collect())
     }
 
     async fn active_pull_requests(
@@ -109,13 +120,19 @@ impl AzureDevOps {
             ("$top", "100"),
             VERSION,
         ];
-        let url = self.api.url(&[&self.organization, &project, "_apis", "git", "pullrequests"], &query)?;
+        let url = self.api.url(
+            &[&self.organization, &project, "_apis", "git", "pullrequests"],
+            &query,
+        )?;
         let found: Values<PullRequest> = self.api.get(url).await?;
         Ok(found.value)
     }
 
     /// Returns the task of a pull request. `None` if there is nothing to do.
-    async fn inspect(&self, pull_request: PullRequest) -> Result<Option<SuggestedTask>, RequestError> {
+    async fn inspect(
+        &self,
+        pull_request: PullRequest,
+    ) -> Result<Option<SuggestedTask>, RequestError> {
         let task_type = if pull_request.merge_status.as_deref() == Some("conflicts") {
             TaskType::MergeConflicts
         } else if self.has_failed_statuses(&pull_request).await? {
@@ -139,15 +156,21 @@ impl AzureDevOps {
         let statuses: Vec<PullRequestStatus> = self.list_below(pull_request, "statuses").await?;
         Ok(statuses.iter().enumerate().any(|(index, status)| {
             // The list is in the order of creation. The last status of a context counts.
-            let is_replaced = statuses.iter().skip(index + 1).any(|later| later.context == status.context);
+            let is_replaced = statuses
+                .iter()
+                .skip(index + 1)
+                .any(|later| later.context == status.context);
             !is_replaced && matches!(status.state.as_deref(), Some("failed" | "error"))
         }))
     }
 
     async fn has_active_threads(&self, pull_request: &PullRequest) -> Result<bool, RequestError> {
         let threads: Vec<Thread> = self.list_below(pull_request, "threads").await?;
-        let is_active = |thread: &Thread| matches!(thread.status.as_deref(), Some("active" | "pending"));
-        Ok(threads.iter().any(|thread| is_active(thread) && !thread.is_deleted))
+        let is_active =
+            |thread: &Thread| matches!(thread.status.as_deref(), Some("active" | "pending"));
+        Ok(threads
+            .iter()
+            .any(|thread| is_active(thread) && !thread.is_deleted))
     }
 
     async fn list_below<T: serde::de::DeserializeOwned>(
@@ -161,24 +184,45 @@ impl AzureDevOps {
             name: &pull_request.repository.name,
         };
         let id = pull_request.pull_request_id.to_string();
-        let found: Values<T> =
-            self.api.get(self.repository_url(&name, &["pullRequests", &id, list], &[])?).await?;
+        let found: Values<T> = self
+            .api
+            .get(self.repository_url(&name, &["pullRequests", &id, list], &[])?)
+            .await?;
         Ok(found.value)
     }
 
     async fn assigned_work_items(&self) -> Result<Vec<SuggestedTask>, RequestError> {
         let top = MAX_WORK_ITEMS.to_string();
-        let url = self.api.url(&[&self.organization, "_apis", "wit", "wiql"], &[("$top", &top), VERSION])?;
-        let found: Decoded<QueryResult> = self.api.post(url, &json!({ "query": WORK_ITEMS })).await?;
-        let ids = found.body.work_items.iter().take(MAX_WORK_ITEMS).map(|item| item.id.to_string());
+        let url = self.api.url(
+            &[&self.organization, "_apis", "wit", "wiql"],
+            &[("$top", &top), VERSION],
+        )?;
+        let found: Decoded<QueryResult> =
+            self.api.post(url, &json!({ "query": WORK_ITEMS })).await?;
+        let ids = found
+            .body
+            .work_items
+            .iter()
+            .take(MAX_WORK_ITEMS)
+            .map(|item| item.id.to_string());
         let ids = ids.collect::<Vec<_>>().join(",");
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let query = [("ids", ids.as_str()), ("fields", "System.Title,System.TeamProject"), VERSION];
-        let url = self.api.url(&[&self.organization, "_apis", "wit", "workitems"], &query)?;
+        let query = [
+            ("ids", ids.as_str()),
+            ("fields", "System.Title,System.TeamProject"),
+            VERSION,
+        ];
+        let url = self
+            .api
+            .url(&[&self.organization, "_apis", "wit", "workitems"], &query)?;
         let items: Values<WorkItem> = self.api.get(url).await?;
-        Ok(items.value.into_iter().map(|item| self.work_item_task(item)).collect())
+        Ok(items
+            .value
+            .into_iter()
+            .map(|item| self.work_item_task(item))
+            .collect())
     }
 
     fn work_item_task(&self, item: WorkItem) -> SuggestedTask {

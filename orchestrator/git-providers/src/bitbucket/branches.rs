@@ -36,7 +36,10 @@ impl Bitbucket {
         limit: u32,
     ) -> Result<Vec<Branch>, RequestError> {
         let filter = format!("name ~ {}", quote(query));
-        Ok(self.branch_page(repository, &[("q", &filter)], PageRequest::new(1, limit)).await?.items)
+        Ok(self
+            .branch_page(repository, &[("q", &filter)], PageRequest::new(1, limit))
+            .await?
+            .items)
     }
 
     async fn branch_page(
@@ -47,19 +50,39 @@ impl Bitbucket {
     ) -> Result<Page<Branch>, RequestError> {
         let (workspace, slug) = owner_and_name(repository)?;
         let (number, size) = (page.number.to_string(), page.size.to_string());
-        let page_query = [("page", number.as_str()), ("pagelen", &size), ("sort", "-target.date")];
+        let page_query = [
+            ("page", number.as_str()),
+            ("pagelen", &size),
+            ("sort", "-target.date"),
+        ];
         let query = [query, &page_query].concat();
-        let url = self.api.url(&["repositories", workspace, slug, "refs", "branches"], &query)?;
+        let url = self.api.url(
+            &["repositories", workspace, slug, "refs", "branches"],
+            &query,
+        )?;
         let found: Values<BranchJson> = self.api.get(url).await?;
         let has_next = found.next.is_some();
-        let items = found.values.into_iter().map(BranchJson::into_branch).collect();
-        Ok(Page { items, has_next, total: found.size })
+        let items = found
+            .values
+            .into_iter()
+            .map(BranchJson::into_branch)
+            .collect();
+        Ok(Page {
+            items,
+            has_next,
+            total: found.size,
+        })
     }
 
-    /// Returns the latest commit of the default branch. [`RequestError::NotFound`] for an empty repository.
+    /// Returns the latest commit of the default branch. [`RequestError::NotFound`] for an empty
+    /// repository.
     pub(super) async fn head(&self, repository: &str) -> Result<String, RequestError> {
         let (workspace, slug) = owner_and_name(repository)?;
-        let main = self.repository_json(repository).await?.mainbranch.ok_or(RequestError::NotFound)?;
+        let main = self
+            .repository_json(repository)
+            .await?
+            .mainbranch
+            .ok_or(RequestError::NotFound)?;
         let parts = ["repositories", workspace, slug, "refs", "branches"];
         // The name of a branch contains `/`, which is no part of a segment in this API.
         let path: Vec<&str> = parts.into_iter().chain(main.name.split('/')).collect();

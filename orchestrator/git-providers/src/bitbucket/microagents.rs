@@ -22,13 +22,23 @@ struct Commit {
 }
 
 impl Bitbucket {
-    pub(crate) async fn files_in(&self, repository: &str, folder: &str) -> Result<Vec<String>, RequestError> {
+    pub(crate) async fn files_in(
+        &self,
+        repository: &str,
+        folder: &str,
+    ) -> Result<Vec<String>, RequestError> {
         let head = self.head(repository).await?;
         let query = [("pagelen", "100"), ("max_depth", MAX_DEPTH)];
-        let mut url = self.api.url(&source_path(repository, &head, folder)?, &query)?;
+        let mut url = self
+            .api
+            .url(&source_path(repository, &head, folder)?, &query)?;
         url.set_path(&format!("{}/", url.path())); // without it, the response is a redirect
         let entries: Vec<Entry> = self.list(url).await?;
-        Ok(entries.into_iter().filter(|entry| entry.kind == "commit_file").map(|entry| entry.path).collect())
+        Ok(entries
+            .into_iter()
+            .filter(|entry| entry.kind == "commit_file")
+            .map(|entry| entry.path)
+            .collect())
     }
 
     pub(crate) async fn file(&self, repository: &str, path: &str) -> Result<String, RequestError> {
@@ -45,9 +55,15 @@ impl Bitbucket {
     ) -> Result<Option<String>, RequestError> {
         let (workspace, slug) = owner_and_name(repository)?;
         let query = [("path", path), ("pagelen", "100")];
-        let url = self.api.url(&["repositories", workspace, slug, "commits"], &query)?;
+        let url = self
+            .api
+            .url(&["repositories", workspace, slug, "commits"], &query)?;
         let commits: Values<Commit> = self.api.get(url).await?;
-        Ok(commits.values.into_iter().next_back().and_then(|commit| commit.date))
+        Ok(commits
+            .values
+            .into_iter()
+            .next_back()
+            .and_then(|commit| commit.date))
     }
 }
 
@@ -57,5 +73,9 @@ fn source_path<'a>(
     path: &'a str,
 ) -> Result<Vec<&'a str>, RequestError> {
     let (workspace, slug) = owner_and_name(repository)?;
-    Ok([vec!["repositories", workspace, slug, "src", commit], file_segments(path)?].concat())
+    Ok([
+        vec!["repositories", workspace, slug, "src", commit],
+        file_segments(path)?,
+    ]
+    .concat())
 }

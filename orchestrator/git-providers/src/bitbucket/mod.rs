@@ -1,6 +1,7 @@
 //! Bitbucket Cloud: the REST API, version 2.0.
 //!
-//! It has no list of repositories across workspaces (removed in 2026), so that each workspace is asked, and no issues.
+//! It has no list of repositories across workspaces (removed in 2026), so that each workspace is
+//! asked, and no issues.
 
 mod branches;
 mod microagents;
@@ -59,21 +60,34 @@ struct Link {
 
 impl Bitbucket {
     pub(crate) fn new(client: &GitClient, token: &ProviderToken) -> Result<Self, RequestError> {
-        if foreign_host(token.host.as_deref(), &["bitbucket.org", "api.bitbucket.org"])?.is_some() {
+        if foreign_host(
+            token.host.as_deref(),
+            &["bitbucket.org", "api.bitbucket.org"],
+        )?
+        .is_some()
+        {
             let problem = "only Bitbucket Cloud is supported, at bitbucket.org";
-            return Err(RequestError::InvalidInput { field: "host", problem });
+            return Err(RequestError::InvalidInput {
+                field: "host",
+                problem,
+            });
         }
         let credentials = match token.token.expose_secret().split_once(':') {
             Some((name, password)) => Credentials::basic(name, password)?,
             None => Credentials::bearer(&token.token)?,
         };
         let base = client.shared.base_urls.bitbucket.clone();
-        Ok(Self { api: Api::new(client.clone(), base, credentials, MEDIA_TYPE) })
+        Ok(Self {
+            api: Api::new(client.clone(), base, credentials, MEDIA_TYPE),
+        })
     }
 
     /// Whether web pages of Bitbucket are at a host.
     pub(crate) fn is_at(&self, host: &str) -> bool {
-        self.api.base().host_str().is_some_and(|base| base.strip_prefix("api.").unwrap_or(base) == host)
+        self.api
+            .base()
+            .host_str()
+            .is_some_and(|base| base.strip_prefix("api.").unwrap_or(base) == host)
     }
 
     pub(crate) async fn user(&self) -> Result<User, RequestError> {
@@ -97,7 +111,9 @@ impl Bitbucket {
     async fn list<T: DeserializeOwned>(&self, first: Url) -> Result<Vec<T>, RequestError> {
         let (mut items, mut next) = (Vec::new(), Some(first));
         for _ in 0..MAX_PAGES {
-            let Some(url) = next.take() else { return Ok(items) };
+            let Some(url) = next.take() else {
+                return Ok(items);
+            };
             let page: Values<T> = self.api.get(url).await?;
             items.extend(page.values);
             next = page.next.map(|url| self.api.next_url(&url)).transpose()?;

@@ -1,6 +1,8 @@
 //! Repositories and workspaces.
 
-use protocol::client_api::git::{GitProvider, OwnerType, Repository, RepositorySort, SearchSort, SortOrder};
+use protocol::client_api::git::{
+    GitProvider, OwnerType, Repository, RepositorySort, SearchSort, SortOrder,
+};
 use serde::Deserialize;
 
 use super::{Bitbucket, Values, quote};
@@ -40,9 +42,14 @@ struct Workspace {
 
 impl Bitbucket {
     pub(crate) async fn workspaces(&self) -> Result<Vec<String>, RequestError> {
-        let url = self.api.url(&["user", "workspaces"], &[("pagelen", "100")])?;
+        let url = self
+            .api
+            .url(&["user", "workspaces"], &[("pagelen", "100")])?;
         let memberships: Vec<Membership> = self.list(url).await?;
-        Ok(memberships.into_iter().map(|membership| membership.workspace.slug).collect())
+        Ok(memberships
+            .into_iter()
+            .map(|membership| membership.workspace.slug)
+            .collect())
     }
 
     /// Lists a page of a workspace; without one, a page of the list of all.
@@ -58,13 +65,25 @@ impl Bitbucket {
             return Ok(page_of_all);
         };
         let (number, size) = (page.number.to_string(), page.size.to_string());
-        let query = [("page", number.as_str()), ("pagelen", &size), ("sort", sort_key(sort))];
+        let query = [
+            ("page", number.as_str()),
+            ("pagelen", &size),
+            ("sort", sort_key(sort)),
+        ];
         let url = self.api.url(&["repositories", workspace], &query)?;
         let found: Values<RepositoryJson> = self.api.get(url).await?;
         let has_next = found.next.is_some();
-        let mut items: Vec<_> = found.values.into_iter().map(RepositoryJson::into_repository).collect();
+        let mut items: Vec<_> = found
+            .values
+            .into_iter()
+            .map(RepositoryJson::into_repository)
+            .collect();
         set_link(&mut items, page.next_link(has_next));
-        Ok(Page { items, has_next, total: found.size })
+        Ok(Page {
+            items,
+            has_next,
+            total: found.size,
+        })
     }
 
     pub(crate) async fn all_repositories(
@@ -76,10 +95,17 @@ impl Bitbucket {
             RepositorySort::Pushed | RepositorySort::Updated => {
                 found.sort_by(|one, other| other.updated_on.cmp(&one.updated_on));
             }
-            RepositorySort::Created => found.sort_by(|one, other| other.created_on.cmp(&one.created_on)),
-            RepositorySort::FullName => found.sort_by(|one, other| one.full_name.cmp(&other.full_name)),
+            RepositorySort::Created => {
+                found.sort_by(|one, other| other.created_on.cmp(&one.created_on))
+            }
+            RepositorySort::FullName => {
+                found.sort_by(|one, other| one.full_name.cmp(&other.full_name))
+            }
         }
-        Ok(found.into_iter().map(RepositoryJson::into_repository).collect())
+        Ok(found
+            .into_iter()
+            .map(RepositoryJson::into_repository)
+            .collect())
     }
 
     pub(crate) async fn repository(&self, name: &str) -> Result<Repository, RequestError> {
@@ -88,33 +114,49 @@ impl Bitbucket {
 
     pub(super) async fn repository_json(&self, name: &str) -> Result<RepositoryJson, RequestError> {
         let (workspace, slug) = owner_and_name(name)?;
-        self.api.get(self.api.url(&["repositories", workspace, slug], &[])?).await
+        self.api
+            .get(self.api.url(&["repositories", workspace, slug], &[])?)
+            .await
     }
 
-    /// Searches the repositories of the user's workspaces; with `workspace/part`, those of that workspace.
-    pub(crate) async fn search(&self, search: NameSearch<'_>) -> Result<Vec<Repository>, RequestError> {
+    /// Searches the repositories of the user's workspaces; with `workspace/part`, those of that
+    /// workspace.
+    pub(crate) async fn search(
+        &self,
+        search: NameSearch<'_>,
+    ) -> Result<Vec<Repository>, RequestError> {
         let sort = match (search.sort, search.order) {
             // There are no counts of stars and forks.
-            (SearchSort::Stars | SearchSort::Forks | SearchSort::Updated, SortOrder::Desc) => "-updated_on",
-            (SearchSort::Stars | SearchSort::Forks | SearchSort::Updated, SortOrder::Asc) => "updated_on",
+            (SearchSort::Stars | SearchSort::Forks | SearchSort::Updated, SortOrder::Desc) => {
+                "-updated_on"
+            }
+            (SearchSort::Stars | SearchSort::Forks | SearchSort::Updated, SortOrder::Asc) => {
+                "updated_on"
+            }
         };
         let found = match search.query.split_once('/') {
             Some((workspace, part)) => {
                 let filter = format!("name ~ {}", quote(part));
-                self.in_workspace(workspace, &[("q", &filter), ("sort", sort)]).await?
+                self.in_workspace(workspace, &[("q", &filter), ("sort", sort)])
+                    .await?
             }
             None => {
                 let filter = format!("name ~ {}", quote(search.query));
-                self.in_workspaces(&[("q", &filter), ("sort", sort)]).await?
+                self.in_workspaces(&[("q", &filter), ("sort", sort)])
+                    .await?
             }
         };
         let found = found.into_iter().take(search.limit as usize);
         Ok(found.map(RepositoryJson::into_repository).collect())
     }
 
-    async fn in_workspaces(&self, query: &[(&str, &str)]) -> Result<Vec<RepositoryJson>, RequestError> {
+    async fn in_workspaces(
+        &self,
+        query: &[(&str, &str)],
+    ) -> Result<Vec<RepositoryJson>, RequestError> {
         let workspaces = self.workspaces().await?.into_iter().take(MAX_WORKSPACES);
-        let lists = workspaces.map(|workspace| async move { self.in_workspace(&workspace, query).await });
+        let lists =
+            workspaces.map(|workspace| async move { self.in_workspace(&workspace, query).await });
         Ok(concurrently(lists).await?.into_iter().flatten().collect())
     }
 
@@ -124,7 +166,8 @@ impl Bitbucket {
         query: &[(&str, &str)],
     ) -> Result<Vec<RepositoryJson>, RequestError> {
         let query = [query, &[("pagelen", "100")]].concat();
-        self.list(self.api.url(&["repositories", workspace], &query)?).await
+        self.list(self.api.url(&["repositories", workspace], &query)?)
+            .await
     }
 }
 
@@ -146,7 +189,9 @@ impl RepositoryJson {
 }
 
 fn set_link(repositories: &mut [Repository], link: Option<String>) {
-    repositories.iter_mut().for_each(|repository| repository.link_header.clone_from(&link));
+    repositories
+        .iter_mut()
+        .for_each(|repository| repository.link_header.clone_from(&link));
 }
 
 fn sort_key(sort: RepositorySort) -> &'static str {

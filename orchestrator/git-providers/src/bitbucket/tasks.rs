@@ -56,7 +56,11 @@ impl Bitbucket {
         let user = self.account().await?.uuid;
         let workspaces = self.workspaces().await?.into_iter().take(MAX_WORKSPACES);
         let lists = workspaces.map(|workspace| self.open_pull_requests(workspace, &user));
-        let inspected = concurrently(lists).await?.into_iter().flatten().take(MAX_INSPECTED_PULL_REQUESTS);
+        let inspected = concurrently(lists)
+            .await?
+            .into_iter()
+            .flatten()
+            .take(MAX_INSPECTED_PULL_REQUESTS);
         let tasks = concurrently(inspected.map(|pull_request| self.inspect(pull_request))).await?;
         Ok(tasks.into_iter().flatten().collect())
     }
@@ -67,11 +71,18 @@ impl Bitbucket {
         user: &str,
     ) -> Result<Vec<PullRequest>, RequestError> {
         let path = ["workspaces", &workspace, "pullrequests", user];
-        self.list(self.api.url(&path, &[("state", "OPEN"), ("pagelen", "50")])?).await
+        self.list(
+            self.api
+                .url(&path, &[("state", "OPEN"), ("pagelen", "50")])?,
+        )
+        .await
     }
 
     /// Returns the task of a pull request. `None` if there is nothing to do.
-    async fn inspect(&self, pull_request: PullRequest) -> Result<Option<SuggestedTask>, RequestError> {
+    async fn inspect(
+        &self,
+        pull_request: PullRequest,
+    ) -> Result<Option<SuggestedTask>, RequestError> {
         let task_type = if self.has_conflicts(&pull_request).await? {
             TaskType::MergeConflicts
         } else if self.has_failed_statuses(&pull_request).await? {
@@ -100,11 +111,20 @@ impl Bitbucket {
     }
 
     async fn has_failed_statuses(&self, pull_request: &PullRequest) -> Result<bool, RequestError> {
-        let statuses: Values<CommitStatus> = self.api.get(self.url_below(pull_request, "statuses")?).await?;
-        Ok(statuses.values.iter().any(|status| status.state == "FAILED"))
+        let statuses: Values<CommitStatus> = self
+            .api
+            .get(self.url_below(pull_request, "statuses")?)
+            .await?;
+        Ok(statuses
+            .values
+            .iter()
+            .any(|status| status.state == "FAILED"))
     }
 
-    async fn has_unresolved_comments(&self, pull_request: &PullRequest) -> Result<bool, RequestError> {
+    async fn has_unresolved_comments(
+        &self,
+        pull_request: &PullRequest,
+    ) -> Result<bool, RequestError> {
         let comments: Vec<Comment> = self.list(self.url_below(pull_request, "comments")?).await?;
         Ok(comments.iter().any(Comment::is_unresolved))
     }

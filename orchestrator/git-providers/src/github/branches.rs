@@ -73,14 +73,19 @@ impl GitHub {
         let (number, size) = (page.number.to_string(), page.size.to_string());
         let query = [("page", number.as_str()), ("per_page", &size)];
         let url = self.api.url(&["repos", owner, name, "branches"], &query)?;
-        let Decoded { body, headers }: Decoded<Vec<BranchJson>> = self.api.get_with_headers(url).await?;
+        let Decoded { body, headers }: Decoded<Vec<BranchJson>> =
+            self.api.get_with_headers(url).await?;
         let items = body.into_iter().map(|branch| Branch {
             name: branch.name,
             commit_sha: branch.commit.sha,
             protected: branch.protected,
             last_push_date: None,
         });
-        Ok(Page { items: items.collect(), has_next: has_next_link(&headers), total: None })
+        Ok(Page {
+            items: items.collect(),
+            has_next: has_next_link(&headers),
+            total: None,
+        })
     }
 
     pub(crate) async fn search_branches(

@@ -28,7 +28,9 @@ struct QueryError {
 pub(super) fn base_url(rest: &Url) -> Url {
     let mut url = rest.clone();
     let path = rest.path().trim_end_matches('/');
-    let parent = path.strip_suffix("/v3").filter(|parent| parent.ends_with("/api"));
+    let parent = path
+        .strip_suffix("/v3")
+        .filter(|parent| parent.ends_with("/api"));
     url.set_path(parent.unwrap_or(path));
     url
 }
@@ -41,8 +43,15 @@ impl GitHub {
     ) -> Result<T, RequestError> {
         let url = self.graphql.url(&["graphql"], &[])?;
         let body = json!({ "query": query, "variables": variables });
-        let Decoded { body: Response { data, errors }, headers } = self.graphql.post(url, &body).await?;
-        let is_kind = |kind: &str| errors.iter().any(|error| error.kind.as_deref() == Some(kind));
+        let Decoded {
+            body: Response { data, errors },
+            headers,
+        } = self.graphql.post(url, &body).await?;
+        let is_kind = |kind: &str| {
+            errors
+                .iter()
+                .any(|error| error.kind.as_deref() == Some(kind))
+        };
         if is_kind("RATE_LIMITED") || is_kind("RATE_LIMIT") {
             return Err(self.graphql.rate_limited(&headers));
         }
@@ -52,10 +61,16 @@ impl GitHub {
         let message = errors.first().map_or("", |error| &error.message);
         let detail = self.graphql.detail(message);
         match data {
-            _ if is_kind("INSUFFICIENT_SCOPES") => Err(RequestError::TokenRejected { status: 403, detail }),
+            _ if is_kind("INSUFFICIENT_SCOPES") => Err(RequestError::TokenRejected {
+                status: 403,
+                detail,
+            }),
             // A field that the token cannot see is null, and leaves an error.
             Some(data) => Ok(data),
-            None => Err(RequestError::Status { status: 200, detail }),
+            None => Err(RequestError::Status {
+                status: 200,
+                detail,
+            }),
         }
     }
 }
@@ -68,7 +83,13 @@ mod tests {
     fn graphql_is_beside_the_rest_api_of_enterprise_servers() {
         let base = |rest: &str| base_url(&rest.parse().unwrap()).to_string();
         assert_eq!(base("https://api.github.com/"), "https://api.github.com/");
-        assert_eq!(base("https://git.example.com/api/v3/"), "https://git.example.com/api");
-        assert_eq!(base("https://proxy.example.com/github"), "https://proxy.example.com/github");
+        assert_eq!(
+            base("https://git.example.com/api/v3/"),
+            "https://git.example.com/api"
+        );
+        assert_eq!(
+            base("https://proxy.example.com/github"),
+            "https://proxy.example.com/github"
+        );
     }
 }

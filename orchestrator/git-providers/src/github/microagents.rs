@@ -32,7 +32,11 @@ struct Signature {
 }
 
 impl GitHub {
-    pub(crate) async fn files_in(&self, repository: &str, folder: &str) -> Result<Vec<String>, RequestError> {
+    pub(crate) async fn files_in(
+        &self,
+        repository: &str,
+        folder: &str,
+    ) -> Result<Vec<String>, RequestError> {
         let mut folders = vec![folder.to_owned()];
         let (mut files, mut listed) = (Vec::new(), 0);
         while let Some(folder) = folders.pop() {
@@ -50,7 +54,9 @@ impl GitHub {
 
     pub(crate) async fn file(&self, repository: &str, path: &str) -> Result<String, RequestError> {
         let url = self.api.url(&contents_path(repository, path)?, &[])?;
-        self.api.get_text(url, "application/vnd.github.raw+json").await
+        self.api
+            .get_text(url, "application/vnd.github.raw+json")
+            .await
     }
 
     pub(crate) async fn oldest_commit_date(
@@ -62,11 +68,16 @@ impl GitHub {
         let query = [("path", path), ("per_page", "100")];
         let url = self.api.url(&["repos", owner, name, "commits"], &query)?;
         let commits: Vec<CommitEntry> = self.api.get(url).await?;
-        Ok(commits.into_iter().next_back().and_then(|entry| entry.commit.author?.date))
+        Ok(commits
+            .into_iter()
+            .next_back()
+            .and_then(|entry| entry.commit.author?.date))
     }
 
     async fn entries(&self, repository: &str, folder: &str) -> Result<Vec<Entry>, RequestError> {
-        self.api.get(self.api.url(&contents_path(repository, folder)?, &[])?).await
+        self.api
+            .get(self.api.url(&contents_path(repository, folder)?, &[])?)
+            .await
     }
 }
 

@@ -1,4 +1,5 @@
-//! GitHub and GitHub Enterprise Server: the REST API, and GraphQL where REST needs a request for each item.
+//! GitHub and GitHub Enterprise Server: the REST API, and GraphQL where REST needs a request for
+//! each item.
 
 mod branches;
 mod graphql;
@@ -49,7 +50,10 @@ impl GitHub {
 
     /// Whether web pages of this GitHub are at a host.
     pub(crate) fn is_at(&self, host: &str) -> bool {
-        self.api.base().host_str().is_some_and(|base| base.strip_prefix("api.").unwrap_or(base) == host)
+        self.api
+            .base()
+            .host_str()
+            .is_some_and(|base| base.strip_prefix("api.").unwrap_or(base) == host)
     }
 
     pub(crate) async fn user(&self) -> Result<User, RequestError> {

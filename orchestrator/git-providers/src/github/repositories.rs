@@ -1,6 +1,8 @@
 //! Repositories and installations.
 
-use protocol::client_api::git::{GitProvider, OwnerType, Repository, RepositorySort, SearchSort, SortOrder};
+use protocol::client_api::git::{
+    GitProvider, OwnerType, Repository, RepositorySort, SearchSort, SortOrder,
+};
 use serde::Deserialize;
 
 use super::GitHub;
@@ -57,9 +59,15 @@ struct SearchResult {
 
 impl GitHub {
     pub(crate) async fn installations(&self) -> Result<Vec<String>, RequestError> {
-        let url = self.api.url(&["user", "installations"], &[("per_page", "100")])?;
+        let url = self
+            .api
+            .url(&["user", "installations"], &[("per_page", "100")])?;
         let found: Installations = self.api.get(url).await?;
-        Ok(found.installations.into_iter().map(|installation| installation.id.to_string()).collect())
+        Ok(found
+            .installations
+            .into_iter()
+            .map(|installation| installation.id.to_string())
+            .collect())
     }
 
     pub(crate) async fn repositories(
@@ -70,11 +78,20 @@ impl GitHub {
     ) -> Result<Page<Repository>, RequestError> {
         let (number, size) = (page.number.to_string(), page.size.to_string());
         let mut query = vec![("page", number.as_str()), ("per_page", &size)];
-        let Decoded { body: repositories, headers } = match installation {
+        let Decoded {
+            body: repositories,
+            headers,
+        } = match installation {
             Some(id) => {
-                let url = self.api.url(&["user", "installations", id, "repositories"], &query)?;
-                let found: Decoded<InstallationRepositories> = self.api.get_with_headers(url).await?;
-                Decoded { body: found.body.repositories, headers: found.headers }
+                let url = self
+                    .api
+                    .url(&["user", "installations", id, "repositories"], &query)?;
+                let found: Decoded<InstallationRepositories> =
+                    self.api.get_with_headers(url).await?;
+                Decoded {
+                    body: found.body.repositories,
+                    headers: found.headers,
+                }
             }
             None => {
                 query.push(("sort", sort_name(sort)));
@@ -83,18 +100,32 @@ impl GitHub {
             }
         };
         let link = link_header(&headers);
-        let items = repositories.into_iter().map(|json| json.into_repository(link.clone())).collect();
-        Ok(Page { items, has_next: has_next_link(&headers), total: None })
+        let items = repositories
+            .into_iter()
+            .map(|json| json.into_repository(link.clone()))
+            .collect();
+        Ok(Page {
+            items,
+            has_next: has_next_link(&headers),
+            total: None,
+        })
     }
 
     pub(crate) async fn repository(&self, name: &str) -> Result<Repository, RequestError> {
         let (owner, name) = owner_and_name(name)?;
-        let json: RepositoryJson = self.api.get(self.api.url(&["repos", owner, name], &[])?).await?;
+        let json: RepositoryJson = self
+            .api
+            .get(self.api.url(&["repos", owner, name], &[])?)
+            .await?;
         Ok(json.into_repository(None))
     }
 
-    /// Searches the repositories of the user and of the user's organizations; with `owner/part`, those of that owner.
-    pub(crate) async fn search(&self, search: NameSearch<'_>) -> Result<Vec<Repository>, RequestError> {
+    /// Searches the repositories of the user and of the user's organizations; with `owner/part`,
+    /// those of that owner.
+    pub(crate) async fn search(
+        &self,
+        search: NameSearch<'_>,
+    ) -> Result<Vec<Repository>, RequestError> {
         let (part, owners) = match search.query.split_once('/') {
             Some((owner, part)) => (part, vec![format!("user:{owner}")]),
             None => (search.query, self.owners().await?),
@@ -105,11 +136,27 @@ impl GitHub {
             SearchSort::Forks => "forks",
             SearchSort::Updated => "updated",
         };
-        let order = if search.order == SortOrder::Asc { "asc" } else { "desc" };
+        let order = if search.order == SortOrder::Asc {
+            "asc"
+        } else {
+            "desc"
+        };
         let limit = search.limit.to_string();
-        let query = [("q", query.trim()), ("sort", sort), ("order", order), ("per_page", &limit)];
-        let result: SearchResult = self.api.get(self.api.url(&["search", "repositories"], &query)?).await?;
-        Ok(result.items.into_iter().map(|json| json.into_repository(None)).collect())
+        let query = [
+            ("q", query.trim()),
+            ("sort", sort),
+            ("order", order),
+            ("per_page", &limit),
+        ];
+        let result: SearchResult = self
+            .api
+            .get(self.api.url(&["search", "repositories"], &query)?)
+            .await?;
+        Ok(result
+            .items
+            .into_iter()
+            .map(|json| json.into_repository(None))
+            .collect())
     }
 
     /// Returns the qualifiers of the user and of the user's organizations.
@@ -119,7 +166,9 @@ impl GitHub {
         let organizations: Vec<Login> = self.api.get(url).await?;
         let organizations = organizations.into_iter().take(MAX_SEARCHED_ORGANIZATIONS);
         let owners = std::iter::once(user).chain(organizations);
-        Ok(owners.map(|owner| format!("user:{}", owner.login)).collect())
+        Ok(owners
+            .map(|owner| format!("user:{}", owner.login))
+            .collect())
     }
 }
 

@@ -101,23 +101,36 @@ impl GitHub {
         let pull_requests = data.viewer.pull_requests.nodes.into_iter().flatten();
         let mut tasks: Vec<_> = pull_requests.filter_map(PullRequest::into_task).collect();
         let issues = self.assigned_issues().await?.into_iter();
-        tasks.extend(issues.filter(|issue| issue.pull_request.is_none()).map(|issue| SuggestedTask {
-            git_provider: GitProvider::GitHub,
-            task_type: TaskType::OpenIssue,
-            repo: issue.repository.full_name,
-            issue_number: issue.number,
-            title: issue.title,
-        }));
+        tasks.extend(
+            issues
+                .filter(|issue| issue.pull_request.is_none())
+                .map(|issue| SuggestedTask {
+                    git_provider: GitProvider::GitHub,
+                    task_type: TaskType::OpenIssue,
+                    repo: issue.repository.full_name,
+                    issue_number: issue.number,
+                    title: issue.title,
+                }),
+        );
         Ok(tasks)
     }
 
     async fn assigned_issues(&self) -> Result<Vec<Issue>, RequestError> {
         collect_pages(|page| async move {
             let (number, size) = (page.number.to_string(), page.size.to_string());
-            let query = [("filter", "assigned"), ("state", "open"), ("page", &number), ("per_page", &size)];
+            let query = [
+                ("filter", "assigned"),
+                ("state", "open"),
+                ("page", &number),
+                ("per_page", &size),
+            ];
             let url = self.api.url(&["issues"], &query)?;
             let Decoded { body, headers } = self.api.get_with_headers(url).await?;
-            Ok(Page { items: body, has_next: has_next_link(&headers), total: None })
+            Ok(Page {
+                items: body,
+                has_next: has_next_link(&headers),
+                total: None,
+            })
         })
         .await
     }
@@ -148,13 +161,19 @@ impl PullRequest {
     }
 
     fn has_failing_checks(&self) -> bool {
-        let commits = self.commits.iter().flat_map(|commits| commits.nodes.iter().flatten());
+        let commits = self
+            .commits
+            .iter()
+            .flat_map(|commits| commits.nodes.iter().flatten());
         let mut rollups = commits.filter_map(|node| node.commit.status_check_rollup.as_ref());
         rollups.any(|rollup| matches!(rollup.state.as_str(), "FAILURE" | "ERROR"))
     }
 
     fn has_unresolved_comments(&self) -> bool {
-        let mut threads = self.review_threads.iter().flat_map(|threads| threads.nodes.iter().flatten());
+        let mut threads = self
+            .review_threads
+            .iter()
+            .flat_map(|threads| threads.nodes.iter().flatten());
         self.review_decision.as_deref() == Some("CHANGES_REQUESTED")
             || threads.any(|thread| !thread.is_resolved)
     }

@@ -38,7 +38,10 @@ impl GitLab {
         limit: u32,
     ) -> Result<Vec<Branch>, RequestError> {
         let page = PageRequest::new(1, limit);
-        Ok(self.branch_page(repository, &[("search", query)], page).await?.items)
+        Ok(self
+            .branch_page(repository, &[("search", query)], page)
+            .await?
+            .items)
     }
 
     async fn branch_page(
@@ -47,15 +50,27 @@ impl GitLab {
         query: &[(&str, &str)],
         page: PageRequest,
     ) -> Result<Page<Branch>, RequestError> {
-        let path = ["projects", project_id(repository)?, "repository", "branches"];
-        let Decoded { body, headers }: Decoded<Vec<BranchJson>> = self.page(&path, query, page).await?;
-        let total = headers.get("x-total").and_then(|value| value.to_str().ok()?.parse().ok());
+        let path = [
+            "projects",
+            project_id(repository)?,
+            "repository",
+            "branches",
+        ];
+        let Decoded { body, headers }: Decoded<Vec<BranchJson>> =
+            self.page(&path, query, page).await?;
+        let total = headers
+            .get("x-total")
+            .and_then(|value| value.to_str().ok()?.parse().ok());
         let items = body.into_iter().map(|branch| Branch {
             name: branch.name,
             commit_sha: branch.commit.id,
             protected: branch.protected,
             last_push_date: branch.commit.committed_date,
         });
-        Ok(Page { items: items.collect(), has_next: has_next_link(&headers), total })
+        Ok(Page {
+            items: items.collect(),
+            has_next: has_next_link(&headers),
+            total,
+        })
     }
 }

@@ -21,16 +21,35 @@ struct Commit {
 }
 
 impl GitLab {
-    pub(crate) async fn files_in(&self, repository: &str, folder: &str) -> Result<Vec<String>, RequestError> {
+    pub(crate) async fn files_in(
+        &self,
+        repository: &str,
+        folder: &str,
+    ) -> Result<Vec<String>, RequestError> {
         let path = ["projects", project_id(repository)?, "repository", "tree"];
-        let entries: Vec<Entry> = self.list(&path, &[("path", folder), ("recursive", "true")]).await?;
-        Ok(entries.into_iter().filter(|entry| entry.kind == "blob").map(|entry| entry.path).collect())
+        let entries: Vec<Entry> = self
+            .list(&path, &[("path", folder), ("recursive", "true")])
+            .await?;
+        Ok(entries
+            .into_iter()
+            .filter(|entry| entry.kind == "blob")
+            .map(|entry| entry.path)
+            .collect())
     }
 
     pub(crate) async fn file(&self, repository: &str, path: &str) -> Result<String, RequestError> {
         file_segments(path)?;
-        let segments = ["projects", project_id(repository)?, "repository", "files", path, "raw"];
-        self.api.get_text(self.api.url(&segments, &[("ref", "HEAD")])?, "*/*").await
+        let segments = [
+            "projects",
+            project_id(repository)?,
+            "repository",
+            "files",
+            path,
+            "raw",
+        ];
+        self.api
+            .get_text(self.api.url(&segments, &[("ref", "HEAD")])?, "*/*")
+            .await
     }
 
     pub(crate) async fn oldest_commit_date(
@@ -39,8 +58,13 @@ impl GitLab {
         path: &str,
     ) -> Result<Option<String>, RequestError> {
         let segments = ["projects", project_id(repository)?, "repository", "commits"];
-        let commits: Decoded<Vec<Commit>> =
-            self.page(&segments, &[("path", path)], PageRequest::first()).await?;
-        Ok(commits.body.into_iter().next_back().and_then(|commit| commit.committed_date))
+        let commits: Decoded<Vec<Commit>> = self
+            .page(&segments, &[("path", path)], PageRequest::first())
+            .await?;
+        Ok(commits
+            .body
+            .into_iter()
+            .next_back()
+            .and_then(|commit| commit.committed_date))
     }
 }

@@ -40,7 +40,12 @@ impl GitLab {
             Some(host) => url_below(&host, "api/v4"),
             None => client.shared.base_urls.gitlab.clone(),
         };
-        let api = Api::new(client.clone(), base, Credentials::bearer(&token.token)?, MEDIA_TYPE);
+        let api = Api::new(
+            client.clone(),
+            base,
+            Credentials::bearer(&token.token)?,
+            MEDIA_TYPE,
+        );
         Ok(Self { api })
     }
 
@@ -81,7 +86,11 @@ impl GitLab {
     ) -> Result<Vec<T>, RequestError> {
         collect_pages(|request| async move {
             let Decoded { body, headers } = self.page(path, query, request).await?;
-            Ok(Page { items: body, has_next: has_next_link(&headers), total: None })
+            Ok(Page {
+                items: body,
+                has_next: has_next_link(&headers),
+                total: None,
+            })
         })
         .await
     }

@@ -1,6 +1,8 @@
 //! Repositories, which GitLab calls projects.
 
-use protocol::client_api::git::{GitProvider, OwnerType, Repository, RepositorySort, SearchSort, SortOrder};
+use protocol::client_api::git::{
+    GitProvider, OwnerType, Repository, RepositorySort, SearchSort, SortOrder,
+};
 use serde::Deserialize;
 
 use super::{GitLab, project_id};
@@ -38,20 +40,39 @@ impl GitLab {
             RepositorySort::Created => ("created_at", "desc"),
             RepositorySort::FullName => ("path", "asc"),
         };
-        let query = [("membership", "true"), ("order_by", key), ("sort", direction)];
-        let Decoded { body, headers }: Decoded<Vec<Project>> = self.page(&["projects"], &query, page).await?;
+        let query = [
+            ("membership", "true"),
+            ("order_by", key),
+            ("sort", direction),
+        ];
+        let Decoded { body, headers }: Decoded<Vec<Project>> =
+            self.page(&["projects"], &query, page).await?;
         let link = link_header(&headers);
-        let items = body.into_iter().map(|project| project.into_repository(link.clone())).collect();
-        Ok(Page { items, has_next: has_next_link(&headers), total: None })
+        let items = body
+            .into_iter()
+            .map(|project| project.into_repository(link.clone()))
+            .collect();
+        Ok(Page {
+            items,
+            has_next: has_next_link(&headers),
+            total: None,
+        })
     }
 
     pub(crate) async fn repository(&self, name: &str) -> Result<Repository, RequestError> {
-        let project: Project = self.api.get(self.api.url(&["projects", project_id(name)?], &[])?).await?;
+        let project: Project = self
+            .api
+            .get(self.api.url(&["projects", project_id(name)?], &[])?)
+            .await?;
         Ok(project.into_repository(None))
     }
 
-    /// Searches the projects of which the user is a member; with `/`, also in the names of their groups.
-    pub(crate) async fn search(&self, search: NameSearch<'_>) -> Result<Vec<Repository>, RequestError> {
+    /// Searches the projects of which the user is a member; with `/`, also in the names of their
+    /// groups.
+    pub(crate) async fn search(
+        &self,
+        search: NameSearch<'_>,
+    ) -> Result<Vec<Repository>, RequestError> {
         let key = match search.sort {
             SearchSort::Stars => "star_count",
             SearchSort::Forks | SearchSort::Updated => "last_activity_at",
@@ -59,23 +80,43 @@ impl GitLab {
         let query = [
             ("membership", "true"),
             ("search", search.query),
-            ("search_namespaces", if search.query.contains('/') { "true" } else { "false" }),
+            (
+                "search_namespaces",
+                if search.query.contains('/') {
+                    "true"
+                } else {
+                    "false"
+                },
+            ),
             ("order_by", key),
-            ("sort", if search.order == SortOrder::Asc { "asc" } else { "desc" }),
+            (
+                "sort",
+                if search.order == SortOrder::Asc {
+                    "asc"
+                } else {
+                    "desc"
+                },
+            ),
         ];
         let page = PageRequest::new(1, search.limit);
         let found: Decoded<Vec<Project>> = self.page(&["projects"], &query, page).await?;
-        Ok(found.body.into_iter().map(|project| project.into_repository(None)).collect())
+        Ok(found
+            .body
+            .into_iter()
+            .map(|project| project.into_repository(None))
+            .collect())
     }
 }
 
 impl Project {
     fn into_repository(self, link_header: Option<String>) -> Repository {
-        let owner_type = self.namespace.and_then(|namespace| match namespace.kind.as_deref() {
-            Some("group") => Some(OwnerType::Organization),
-            Some("user") => Some(OwnerType::User),
-            _ => None,
-        });
+        let owner_type = self
+            .namespace
+            .and_then(|namespace| match namespace.kind.as_deref() {
+                Some("group") => Some(OwnerType::Organization),
+                Some("user") => Some(OwnerType::User),
+                _ => None,
+            });
         Repository {
             id: self.id.to_string(),
             full_name: self.path_with_namespace,

@@ -52,14 +52,24 @@ struct Note {
 
 impl GitLab {
     pub(crate) async fn suggested_tasks(&self) -> Result<Vec<SuggestedTask>, RequestError> {
-        let query = [("scope", "created_by_me"), ("state", "opened"), ("order_by", "updated_at")];
+        let query = [
+            ("scope", "created_by_me"),
+            ("state", "opened"),
+            ("order_by", "updated_at"),
+        ];
         let largest = PageRequest::first();
-        let merge_requests: Decoded<Vec<Item>> = self.page(&["merge_requests"], &query, largest).await?;
-        let inspected = merge_requests.body.into_iter().take(MAX_INSPECTED_PULL_REQUESTS);
+        let merge_requests: Decoded<Vec<Item>> =
+            self.page(&["merge_requests"], &query, largest).await?;
+        let inspected = merge_requests
+            .body
+            .into_iter()
+            .take(MAX_INSPECTED_PULL_REQUESTS);
         let tasks = concurrently(inspected.map(|item| self.inspect(item))).await?;
         let query = [("scope", "assigned_to_me"), ("state", "opened")];
         let issues: Vec<Item> = self.list(&["issues"], &query).await?;
-        let issues = issues.into_iter().map(|issue| issue.into_task(TaskType::OpenIssue));
+        let issues = issues
+            .into_iter()
+            .map(|issue| issue.into_task(TaskType::OpenIssue));
         Ok(tasks.into_iter().flatten().chain(issues).collect())
     }
 
@@ -79,9 +89,13 @@ impl GitLab {
 
     async fn has_failed_pipeline(&self, item: &Item) -> Result<bool, RequestError> {
         let (project, iid) = (item.project_id.to_string(), item.iid.to_string());
-        let url = self.api.url(&["projects", &project, "merge_requests", &iid], &[])?;
+        let url = self
+            .api
+            .url(&["projects", &project, "merge_requests", &iid], &[])?;
         let merge_request: MergeRequest = self.api.get(url).await?;
-        Ok(merge_request.head_pipeline.is_some_and(|pipeline| pipeline.status == "failed"))
+        Ok(merge_request
+            .head_pipeline
+            .is_some_and(|pipeline| pipeline.status == "failed"))
     }
 
     async fn has_unresolved_discussions(&self, item: &Item) -> Result<bool, RequestError> {
@@ -95,7 +109,13 @@ impl GitLab {
 
 impl Item {
     fn into_task(self, task_type: TaskType) -> SuggestedTask {
-        let repo = self.references.full.split(['!', '#']).next().unwrap_or_default().to_owned();
+        let repo = self
+            .references
+            .full
+            .split(['!', '#'])
+            .next()
+            .unwrap_or_default()
+            .to_owned();
         SuggestedTask {
             git_provider: GitProvider::GitLab,
             task_type,

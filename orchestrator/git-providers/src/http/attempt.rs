@@ -10,7 +10,8 @@ use super::failure;
 use crate::address_policy::RefusedAddress;
 use crate::error::RequestError;
 
-/// Maximum length of a response, in bytes: more than a page of a hundred repositories, and any microagent.
+/// Maximum length of a response, in bytes: more than a page of a hundred repositories, and any
+/// microagent.
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Maximum length of an error response, in bytes. A longer one counts as empty.
@@ -32,10 +33,18 @@ pub(super) async fn send(
     tracing::debug!(host = response.url().host_str(), %status, "received a response");
     // Azure DevOps sends 203 and a sign-in page instead of 401.
     if status.is_success() && status.as_u16() != 203 {
-        return Ok(RawResponse { headers, body: read(response, MAX_RESPONSE_BYTES).await? });
+        return Ok(RawResponse {
+            headers,
+            body: read(response, MAX_RESPONSE_BYTES).await?,
+        });
     }
     let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();
-    Err(failure::classify(status.as_u16(), &headers, &body, credentials))
+    Err(failure::classify(
+        status.as_u16(),
+        &headers,
+        &body,
+        credentials,
+    ))
 }
 
 async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, RequestError> {
@@ -52,11 +61,16 @@ async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, RequestEr
 fn connection_error(error: reqwest::Error) -> RequestError {
     match refused_address(&error) {
         Some(source) => RequestError::AddressRefused { source },
-        None => RequestError::Unreachable { source: error.without_url() },
+        None => RequestError::Unreachable {
+            source: error.without_url(),
+        },
     }
 }
 
 /// Finds the error of the resolver among the causes.
 fn refused_address(error: &(dyn Error + 'static)) -> Option<RefusedAddress> {
-    error.downcast_ref().cloned().or_else(|| refused_address(error.source()?))
+    error
+        .downcast_ref()
+        .cloned()
+        .or_else(|| refused_address(error.source()?))
 }

@@ -37,7 +37,10 @@ impl Credentials {
     }
 
     fn new(scheme: &str, sent: SecretString, token: &SecretString) -> Result<Self, RequestError> {
-        let invalid = |problem| RequestError::InvalidInput { field: "token", problem };
+        let invalid = |problem| RequestError::InvalidInput {
+            field: "token",
+            problem,
+        };
         if token.expose_secret().trim().is_empty() {
             return Err(invalid("it is empty"));
         }
@@ -45,7 +48,10 @@ impl Credentials {
             .map_err(|_| invalid("it contains characters that no token has"))?;
         value.set_sensitive(true);
         let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
-        Ok(Self { headers, secrets: vec![sent, token.clone()] })
+        Ok(Self {
+            headers,
+            secrets: vec![sent, token.clone()],
+        })
     }
 
     /// Adds a header that is sent with every request.
@@ -58,12 +64,17 @@ impl Credentials {
         self.headers.clone()
     }
 
-    /// Formats a provider's text as the detail of an error: in one line, redacted, and then truncated.
+    /// Formats a provider's text as the detail of an error: in one line, redacted, and then
+    /// truncated.
     pub(super) fn detail(&self, text: &str) -> String {
-        let visible: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let visible: String = text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let line = visible.split_whitespace().collect::<Vec<_>>().join(" ");
-        let redacted =
-            self.secrets.iter().fold(line, |line, secret| line.replace(secret.expose_secret(), "[redacted]"));
+        let redacted = self.secrets.iter().fold(line, |line, secret| {
+            line.replace(secret.expose_secret(), "[redacted]")
+        });
         redacted.chars().take(MAX_DETAIL_CHARS).collect()
     }
 }
@@ -77,7 +88,10 @@ mod tests {
         let credentials = Credentials::basic("me", "s3cret-password").unwrap();
         let encoded = STANDARD.encode("me:s3cret-password");
         let debug = format!("{credentials:?} {:?}", credentials.headers);
-        assert!(!debug.contains("s3cret") && !debug.contains(&encoded), "{debug}");
+        assert!(
+            !debug.contains("s3cret") && !debug.contains(&encoded),
+            "{debug}"
+        );
         let detail = credentials.detail(&format!("bad\x1b[1m s3cret-password\nor {encoded}"));
         assert_eq!(detail, "bad [1m [redacted] or [redacted]");
     }
@@ -85,7 +99,10 @@ mod tests {
     #[test]
     fn secret_is_redacted_before_the_detail_is_truncated() {
         let credentials = Credentials::bearer(&"ghp_1234567890".into()).unwrap();
-        let detail = credentials.detail(&format!("{} ghp_1234567890", "x".repeat(MAX_DETAIL_CHARS - 5)));
+        let detail = credentials.detail(&format!(
+            "{} ghp_1234567890",
+            "x".repeat(MAX_DETAIL_CHARS - 5)
+        ));
         assert_eq!(detail, format!("{} [red", "x".repeat(MAX_DETAIL_CHARS - 5)));
     }
 
@@ -93,7 +110,10 @@ mod tests {
     fn token_is_unusable_when_empty_or_not_a_header() {
         for token in ["", " \n", "ghp_1\nx: y", "ghp_\0"] {
             let error = Credentials::bearer(&token.into()).unwrap_err();
-            assert!(matches!(error, RequestError::InvalidInput { field: "token", .. }), "{error}");
+            assert!(
+                matches!(error, RequestError::InvalidInput { field: "token", .. }),
+                "{error}"
+            );
         }
     }
 }

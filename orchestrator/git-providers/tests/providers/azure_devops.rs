@@ -35,9 +35,14 @@ fn expected_repository(name: &str, link: Option<&str>) -> Value {
 
 fn script_repositories(server: &Server, names: &[&str]) {
     let mut values: Vec<Value> = names.iter().map(|name| repository(name)).collect();
-    values.push(json!({ "id": "d", "name": "disabled", "project": { "name": "web" }, "isDisabled": true }));
+    values.push(
+        json!({ "id": "d", "name": "disabled", "project": { "name": "web" }, "isDisabled": true }),
+    );
     let list = json!({ "count": values.len(), "value": values });
-    server.on_json("GET /azure/acme/_apis/git/repositories?api-version=7.1", &list);
+    server.on_json(
+        "GET /azure/acme/_apis/git/repositories?api-version=7.1",
+        &list,
+    );
 }
 
 #[tokio::test]
@@ -64,8 +69,14 @@ async fn web_token_is_sent_as_it_is() {
     let server = Server::start().await;
     server.on_json(PROFILE, &json!({ "id": "u-1" }));
     let token = token("eyJh.eyJi.c", Some("dev.azure.com/acme"));
-    with_token(&server.url, GitProvider::AzureDevOps, token).user().await.unwrap();
-    assert_eq!(server.requests()[0].headers["authorization"], "Bearer eyJh.eyJi.c");
+    with_token(&server.url, GitProvider::AzureDevOps, token)
+        .user()
+        .await
+        .unwrap();
+    assert_eq!(
+        server.requests()[0].headers["authorization"],
+        "Bearer eyJh.eyJi.c"
+    );
 }
 
 /// Azure DevOps sends its sign-in page instead of an error.
@@ -74,59 +85,106 @@ async fn sign_in_page_means_that_the_token_was_rejected() {
     let (server, providers) = start().await;
     server.on(PROFILE, Reply::new(203, "<html>Sign in"));
     let cause = cause(providers.user().await);
-    assert!(matches!(cause, RequestError::TokenRejected { status: 203, .. }), "{cause}");
+    assert!(
+        matches!(cause, RequestError::TokenRejected { status: 203, .. }),
+        "{cause}"
+    );
 }
 
 #[tokio::test]
 async fn host_must_name_the_organization() {
-    let providers = with_token("http://127.0.0.1:9", GitProvider::AzureDevOps, token(TOKEN, None));
+    let providers = with_token(
+        "http://127.0.0.1:9",
+        GitProvider::AzureDevOps,
+        token(TOKEN, None),
+    );
     let cause = cause(providers.user().await);
-    let expected = "the host is unusable: expected the organization, for example dev.azure.com/acme";
+    let expected =
+        "the host is unusable: expected the organization, for example dev.azure.com/acme";
     assert_eq!(cause.to_string(), expected);
 }
 
 #[tokio::test]
 async fn installation_is_the_organization() {
     let (_, providers) = start().await;
-    assert_eq!(providers.installations(GitProvider::AzureDevOps).await.unwrap(), ["acme"]);
+    assert_eq!(
+        providers
+            .installations(GitProvider::AzureDevOps)
+            .await
+            .unwrap(),
+        ["acme"]
+    );
 }
 
 #[tokio::test]
 async fn repositories_are_cut_into_pages() {
     let (server, providers) = start().await;
     script_repositories(&server, &["c", "a", "b"]);
-    let query = |page| RepositoryQuery { provider: AZURE, page, per_page: 2, ..RepositoryQuery::default() };
+    let query = |page| RepositoryQuery {
+        provider: AZURE,
+        page,
+        per_page: 2,
+        ..RepositoryQuery::default()
+    };
     let link = Some("<?page=2&per_page=2>; rel=\"next\"");
-    let first = json!([expected_repository("a", link), expected_repository("b", link)]);
-    assert_eq!(json!(providers.repositories(&query(1)).await.unwrap()), first);
+    let first = json!([
+        expected_repository("a", link),
+        expected_repository("b", link)
+    ]);
+    assert_eq!(
+        json!(providers.repositories(&query(1)).await.unwrap()),
+        first
+    );
     let second = json!([expected_repository("c", None)]);
-    assert_eq!(json!(providers.repositories(&query(2)).await.unwrap()), second);
+    assert_eq!(
+        json!(providers.repositories(&query(2)).await.unwrap()),
+        second
+    );
 }
 
 #[tokio::test]
 async fn search_finds_a_part_of_the_name() {
     let (server, providers) = start().await;
     script_repositories(&server, &["my-app", "other"]);
-    let query =
-        |text: &str, order| SearchQuery { query: text.into(), per_page: 5, order, ..SearchQuery::default() };
-    let found = providers.search_repositories(&query("APP", SortOrder::Asc)).await.unwrap();
+    let query = |text: &str, order| SearchQuery {
+        query: text.into(),
+        per_page: 5,
+        order,
+        ..SearchQuery::default()
+    };
+    let found = providers
+        .search_repositories(&query("APP", SortOrder::Asc))
+        .await
+        .unwrap();
     assert_eq!(json!(found), json!([expected_repository("my-app", None)]));
-    let found = providers.search_repositories(&query("web/", SortOrder::Desc)).await.unwrap();
+    let found = providers
+        .search_repositories(&query("web/", SortOrder::Desc))
+        .await
+        .unwrap();
     assert_eq!(
         json!(found),
-        json!([expected_repository("other", None), expected_repository("my-app", None)])
+        json!([
+            expected_repository("other", None),
+            expected_repository("my-app", None)
+        ])
     );
 }
 
 #[tokio::test]
 async fn repository_is_found_by_its_name_or_url() {
     let (server, providers) = start().await;
-    server.on_json(&format!("GET {REPOSITORY}?api-version=7.1"), &repository("app"));
+    server.on_json(
+        &format!("GET {REPOSITORY}?api-version=7.1"),
+        &repository("app"),
+    );
     for name in ["acme/web/app", "web/app"] {
         let found = providers.repository(AZURE, name).await.unwrap();
         assert_eq!(json!(found), expected_repository("app", None), "{name}");
     }
-    let query = SearchQuery { query: "http://127.0.0.1/acme/web/_git/app".into(), ..SearchQuery::default() };
+    let query = SearchQuery {
+        query: "http://127.0.0.1/acme/web/_git/app".into(),
+        ..SearchQuery::default()
+    };
     let found = providers.search_repositories(&query).await.unwrap();
     assert_eq!(json!(found), json!([expected_repository("app", None)]));
 }
@@ -134,31 +192,49 @@ async fn repository_is_found_by_its_name_or_url() {
 #[tokio::test]
 async fn branches_are_continued_with_a_token() {
     let (server, providers) = start().await;
-    let branch =
-        |name: &str| json!({ "name": format!("refs/heads/{name}"), "objectId": "f1a2", "creator": {} });
+    let branch = |name: &str| json!({ "name": format!("refs/heads/{name}"), "objectId": "f1a2", "creator": {} });
     let path = format!("GET {REPOSITORY}/refs?filter=heads%2F&%24top=1000");
     let first = Reply::json(&json!({ "value": [branch("a"), branch("b")], "count": 2 }));
-    server
-        .on(&format!("{path}&api-version=7.1"), first.with_header("x-ms-continuationtoken", "refs/heads/c"));
+    server.on(
+        &format!("{path}&api-version=7.1"),
+        first.with_header("x-ms-continuationtoken", "refs/heads/c"),
+    );
     let second = json!({ "value": [branch("c/d")], "count": 1 });
-    server.on_json(&format!("{path}&continuationToken=refs%2Fheads%2Fc&api-version=7.1"), &second);
+    server.on_json(
+        &format!("{path}&continuationToken=refs%2Fheads%2Fc&api-version=7.1"),
+        &second,
+    );
     let expected = json!({
         "branches": [{ "name": "c/d", "commit_sha": "f1a2", "protected": false, "last_push_date": null }],
         "has_next_page": false, "current_page": 2, "per_page": 2, "total_count": 3,
     });
-    assert_eq!(json!(providers.branches(AZURE, "acme/web/app", 2, 2).await.unwrap()), expected);
+    assert_eq!(
+        json!(
+            providers
+                .branches(AZURE, "acme/web/app", 2, 2)
+                .await
+                .unwrap()
+        ),
+        expected
+    );
 }
 
 #[tokio::test]
 async fn branches_are_searched_by_any_part() {
     let (server, providers) = start().await;
-    let path =
-        format!("GET {REPOSITORY}/refs?filter=heads%2F&filterContains=fix&%24top=1000&api-version=7.1");
+    let path = format!(
+        "GET {REPOSITORY}/refs?filter=heads%2F&filterContains=fix&%24top=1000&api-version=7.1"
+    );
     let branch = |name: &str| json!({ "name": name, "objectId": "f1a2", "isLocked": true });
-    server.on_json(&path, &json!({ "value": [branch("refs/heads/fix-1"), branch("refs/heads/fix-2")] }));
-    let found = providers.search_branches(AZURE, "acme/web/app", "fix", 1).await.unwrap();
-    let expected =
-        json!([{ "name": "fix-1", "commit_sha": "f1a2", "protected": true, "last_push_date": null }]);
+    server.on_json(
+        &path,
+        &json!({ "value": [branch("refs/heads/fix-1"), branch("refs/heads/fix-2")] }),
+    );
+    let found = providers
+        .search_branches(AZURE, "acme/web/app", "fix", 1)
+        .await
+        .unwrap();
+    let expected = json!([{ "name": "fix-1", "commit_sha": "f1a2", "protected": true, "last_push_date": null }]);
     assert_eq!(json!(found), expected);
 }
 
@@ -167,7 +243,10 @@ async fn tasks_are_pull_requests_with_problems_and_work_items() {
     let (server, providers) = start().await;
     server.on_json(PROFILE, &json!({ "id": "u-1", "displayName": "Jo" }));
     let projects = json!({ "count": 1, "value": [{ "id": "p", "name": "web" }] });
-    server.on_json("GET /azure/acme/_apis/projects?%24top=100&api-version=7.1", &projects);
+    server.on_json(
+        "GET /azure/acme/_apis/projects?%24top=100&api-version=7.1",
+        &projects,
+    );
     let pull_request = |id: u64, merge: &str| {
         json!({
             "pullRequestId": id, "title": "t", "status": "active", "mergeStatus": merge,
@@ -178,11 +257,15 @@ async fn tasks_are_pull_requests_with_problems_and_work_items() {
         pull_request(1, "conflicts"), pull_request(2, "succeeded"), pull_request(3, "succeeded"),
         pull_request(4, "queued"),
     ] });
-    let query = "searchCriteria.creatorId=u-1&searchCriteria.status=active&%24top=100&api-version=7.1";
-    server.on_json(&format!("GET /azure/acme/web/_apis/git/pullrequests?{query}"), &list);
-    let below = |id: u64, part: &str| format!("GET {REPOSITORY}/pullRequests/{id}/{part}?api-version=7.1");
-    let status =
-        |state: &str, name: &str| json!({ "state": state, "context": { "name": name, "genre": "ci" } });
+    let query =
+        "searchCriteria.creatorId=u-1&searchCriteria.status=active&%24top=100&api-version=7.1";
+    server.on_json(
+        &format!("GET /azure/acme/web/_apis/git/pullrequests?{query}"),
+        &list,
+    );
+    let below =
+        |id: u64, part: &str| format!("GET {REPOSITORY}/pullRequests/{id}/{part}?api-version=7.1");
+    let status = |state: &str, name: &str| json!({ "state": state, "context": { "name": name, "genre": "ci" } });
     for (id, statuses) in [
         (2, json!([status("succeeded", "a"), status("failed", "b")])),
         (3, json!([status("failed", "a"), status("succeeded", "a")])),
@@ -190,18 +273,23 @@ async fn tasks_are_pull_requests_with_problems_and_work_items() {
     ] {
         server.on_json(&below(id, "statuses"), &json!({ "value": statuses }));
     }
-    let threads =
-        json!([{ "id": 1, "isDeleted": false }, { "id": 2, "status": "active", "isDeleted": false }]);
+    let threads = json!([{ "id": 1, "isDeleted": false }, { "id": 2, "status": "active", "isDeleted": false }]);
     server.on_json(&below(3, "threads"), &json!({ "value": threads }));
-    let threads =
-        json!([{ "status": "fixed", "isDeleted": false }, { "status": "active", "isDeleted": true }]);
+    let threads = json!([{ "status": "fixed", "isDeleted": false }, { "status": "active", "isDeleted": true }]);
     server.on_json(&below(4, "threads"), &json!({ "value": threads }));
-    let found = json!({ "queryType": "flat", "workItems": [{ "id": 300, "url": "x" }, { "id": 299 }] });
-    server.on_json("POST /azure/acme/_apis/wit/wiql?%24top=100&api-version=7.1", &found);
+    let found =
+        json!({ "queryType": "flat", "workItems": [{ "id": 300, "url": "x" }, { "id": 299 }] });
+    server.on_json(
+        "POST /azure/acme/_apis/wit/wiql?%24top=100&api-version=7.1",
+        &found,
+    );
     let item = |id: u64| json!({ "id": id, "fields": { "System.Title": "w", "System.TeamProject": "web" } });
     let query = "ids=300%2C299&fields=System.Title%2CSystem.TeamProject&api-version=7.1";
     let items = json!({ "count": 2, "value": [item(300), item(299)] });
-    server.on_json(&format!("GET /azure/acme/_apis/wit/workitems?{query}"), &items);
+    server.on_json(
+        &format!("GET /azure/acme/_apis/wit/workitems?{query}"),
+        &items,
+    );
     let task = |task_type: &str, repo: &str, number: u64, title: &str| {
         json!({
             "git_provider": "azure_devops", "task_type": task_type, "repo": repo, "issue_number": number,
@@ -228,16 +316,28 @@ async fn microagents_are_found_in_the_tree() {
     ] });
     server.on_json(&format!("GET {REPOSITORY}/items?{query}"), &list);
     let file = "path=%2F.openhands%2Fmicroagents%2Fa.md&%24format=text&api-version=7.1";
-    server.on(&format!("GET {REPOSITORY}/items?{file}"), Reply::new(200, "Be good."));
-    let query = "searchCriteria.itemPath=%2F.openhands%2Fmicroagents%2Fa.md&searchCriteria.%24top=100";
+    server.on(
+        &format!("GET {REPOSITORY}/items?{file}"),
+        Reply::new(200, "Be good."),
+    );
+    let query =
+        "searchCriteria.itemPath=%2F.openhands%2Fmicroagents%2Fa.md&searchCriteria.%24top=100";
     let commits = json!({ "value": [{ "author": { "date": "2025-02-02T00:00:00Z" } }] });
-    server.on_json(&format!("GET {REPOSITORY}/commits?{query}&api-version=7.1"), &commits);
+    server.on_json(
+        &format!("GET {REPOSITORY}/commits?{query}&api-version=7.1"),
+        &commits,
+    );
     let expected = json!([{
         "name": "a", "path": ".openhands/microagents/a.md", "created_at": "2025-02-02T00:00:00Z",
         "git_provider": "azure_devops",
     }]);
-    assert_eq!(json!(providers.microagents(AZURE, "acme/web/app").await.unwrap()), expected);
-    let source =
-        providers.microagent_source(AZURE, "acme/web/app", ".openhands/microagents/a.md").await.unwrap();
+    assert_eq!(
+        json!(providers.microagents(AZURE, "acme/web/app").await.unwrap()),
+        expected
+    );
+    let source = providers
+        .microagent_source(AZURE, "acme/web/app", ".openhands/microagents/a.md")
+        .await
+        .unwrap();
     assert_eq!(source.text, "Be good.");
 }

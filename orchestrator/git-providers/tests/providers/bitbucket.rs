@@ -32,9 +32,13 @@ fn expected_repository(name: &str, updated: &str, link: Option<&str>) -> Value {
 }
 
 fn script_workspaces(server: &Server, slugs: &[&str]) {
-    let membership = |slug: &&str| json!({ "type": "workspace_access", "workspace": { "slug": slug } });
+    let membership =
+        |slug: &&str| json!({ "type": "workspace_access", "workspace": { "slug": slug } });
     let values: Vec<Value> = slugs.iter().map(membership).collect();
-    server.on_json("GET /bitbucket/user/workspaces?pagelen=100", &json!({ "values": values }));
+    server.on_json(
+        "GET /bitbucket/user/workspaces?pagelen=100",
+        &json!({ "values": values }),
+    );
 }
 
 fn account() -> Value {
@@ -53,7 +57,10 @@ async fn user_is_the_owner_of_the_token() {
         "name": "John Smith", "email": null,
     });
     assert_eq!(json!(providers.user().await.unwrap()), expected);
-    assert_eq!(server.requests()[0].headers["authorization"], format!("Bearer {TOKEN}"));
+    assert_eq!(
+        server.requests()[0].headers["authorization"],
+        format!("Bearer {TOKEN}")
+    );
 }
 
 #[tokio::test]
@@ -61,9 +68,15 @@ async fn token_with_a_name_is_sent_as_a_password() {
     let server = Server::start().await;
     server.on_json("GET /bitbucket/user", &account());
     let token = token("me@example.com:pass:word", Some("bitbucket.org"));
-    with_token(&server.url, GitProvider::Bitbucket, token).user().await.unwrap();
+    with_token(&server.url, GitProvider::Bitbucket, token)
+        .user()
+        .await
+        .unwrap();
     // "me@example.com:pass:word" in base64.
-    assert_eq!(server.requests()[0].headers["authorization"], "Basic bWVAZXhhbXBsZS5jb206cGFzczp3b3Jk");
+    assert_eq!(
+        server.requests()[0].headers["authorization"],
+        "Basic bWVAZXhhbXBsZS5jb206cGFzczp3b3Jk"
+    );
 }
 
 #[tokio::test]
@@ -71,19 +84,31 @@ async fn other_host_is_unusable() {
     let token = token(TOKEN, Some("bitbucket.example.com"));
     let providers = with_token("http://127.0.0.1:9", GitProvider::Bitbucket, token);
     let cause = cause(providers.user().await);
-    assert!(matches!(cause, RequestError::InvalidInput { field: "host", .. }), "{cause}");
+    assert!(
+        matches!(cause, RequestError::InvalidInput { field: "host", .. }),
+        "{cause}"
+    );
 }
 
 #[tokio::test]
 async fn installations_are_workspaces_of_all_pages() {
     let (server, providers) = start().await;
     let membership = |slug: &str| json!({ "workspace": { "slug": slug } });
-    let next = format!("{}/bitbucket/user/workspaces?pagelen=100&page=2", server.url);
+    let next = format!(
+        "{}/bitbucket/user/workspaces?pagelen=100&page=2",
+        server.url
+    );
     let first = json!({ "values": [membership("acme")], "next": next });
     server.on_json("GET /bitbucket/user/workspaces?pagelen=100", &first);
     let second = json!({ "values": [membership("lab")] });
     server.on_json("GET /bitbucket/user/workspaces?pagelen=100&page=2", &second);
-    assert_eq!(providers.installations(GitProvider::Bitbucket).await.unwrap(), ["acme", "lab"]);
+    assert_eq!(
+        providers
+            .installations(GitProvider::Bitbucket)
+            .await
+            .unwrap(),
+        ["acme", "lab"]
+    );
 }
 
 #[tokio::test]
@@ -104,7 +129,10 @@ async fn repositories_of_a_workspace_are_paged() {
         "values": [repository("acme/app", "2025-11-02")], "page": 2, "pagelen": 1, "size": 3,
         "next": format!("{}/bitbucket/repositories/acme?page=3", server.url),
     });
-    server.on_json("GET /bitbucket/repositories/acme?page=2&pagelen=1&sort=-updated_on", &list);
+    server.on_json(
+        "GET /bitbucket/repositories/acme?page=2&pagelen=1&sort=-updated_on",
+        &list,
+    );
     let query = RepositoryQuery {
         provider: BUCKET,
         page: 2,
@@ -114,7 +142,10 @@ async fn repositories_of_a_workspace_are_paged() {
     };
     let link = "<?page=3&per_page=1>; rel=\"next\"";
     let expected = json!([expected_repository("acme/app", "2025-11-02", Some(link))]);
-    assert_eq!(json!(providers.repositories(&query).await.unwrap()), expected);
+    assert_eq!(
+        json!(providers.repositories(&query).await.unwrap()),
+        expected
+    );
 }
 
 #[tokio::test]
@@ -123,13 +154,30 @@ async fn repositories_of_all_workspaces_are_combined() {
     script_workspaces(&server, &["acme", "lab"]);
     let list = |name: &str, updated: &str| json!({ "values": [repository(name, updated)] });
     let query = "sort=-updated_on&pagelen=100";
-    server.on_json(&format!("GET /bitbucket/repositories/acme?{query}"), &list("acme/app", "2025-01-01"));
-    server.on_json(&format!("GET /bitbucket/repositories/lab?{query}"), &list("lab/new", "2025-02-02"));
-    let query = RepositoryQuery { provider: BUCKET, page: 1, per_page: 1, ..RepositoryQuery::default() };
+    server.on_json(
+        &format!("GET /bitbucket/repositories/acme?{query}"),
+        &list("acme/app", "2025-01-01"),
+    );
+    server.on_json(
+        &format!("GET /bitbucket/repositories/lab?{query}"),
+        &list("lab/new", "2025-02-02"),
+    );
+    let query = RepositoryQuery {
+        provider: BUCKET,
+        page: 1,
+        per_page: 1,
+        ..RepositoryQuery::default()
+    };
     let link = "<?page=2&per_page=1>; rel=\"next\"";
     let expected = json!([expected_repository("lab/new", "2025-02-02", Some(link))]);
-    assert_eq!(json!(providers.repositories(&query).await.unwrap()), expected);
-    let all = providers.repositories(&RepositoryQuery::default()).await.unwrap();
+    assert_eq!(
+        json!(providers.repositories(&query).await.unwrap()),
+        expected
+    );
+    let all = providers
+        .repositories(&RepositoryQuery::default())
+        .await
+        .unwrap();
     let expected = json!([
         expected_repository("lab/new", "2025-02-02", None),
         expected_repository("acme/app", "2025-01-01", None),
@@ -140,11 +188,22 @@ async fn repositories_of_all_workspaces_are_combined() {
 #[tokio::test]
 async fn search_in_a_workspace_quotes_the_query() {
     let (server, providers) = start().await;
-    let line = "GET /bitbucket/repositories/acme?q=name+%7E+%22a%5C%22pp%22&sort=-updated_on&pagelen=100";
-    server.on_json(line, &json!({ "values": [repository("acme/app", "2025-01-01")] }));
-    let query = SearchQuery { query: "acme/a\"pp".into(), per_page: 5, ..SearchQuery::default() };
+    let line =
+        "GET /bitbucket/repositories/acme?q=name+%7E+%22a%5C%22pp%22&sort=-updated_on&pagelen=100";
+    server.on_json(
+        line,
+        &json!({ "values": [repository("acme/app", "2025-01-01")] }),
+    );
+    let query = SearchQuery {
+        query: "acme/a\"pp".into(),
+        per_page: 5,
+        ..SearchQuery::default()
+    };
     let expected = json!([expected_repository("acme/app", "2025-01-01", None)]);
-    assert_eq!(json!(providers.search_repositories(&query).await.unwrap()), expected);
+    assert_eq!(
+        json!(providers.search_repositories(&query).await.unwrap()),
+        expected
+    );
 }
 
 #[tokio::test]
@@ -155,8 +214,14 @@ async fn branches_are_paged_and_searched() {
     }]);
     let path = "GET /bitbucket/repositories/acme/app/refs/branches";
     let list = json!({ "values": values, "size": 1, "page": 1 });
-    server.on_json(&format!("{path}?page=1&pagelen=30&sort=-target.date"), &list);
-    server.on_json(&format!("{path}?q=name+%7E+%22ma%22&page=1&pagelen=5&sort=-target.date"), &list);
+    server.on_json(
+        &format!("{path}?page=1&pagelen=30&sort=-target.date"),
+        &list,
+    );
+    server.on_json(
+        &format!("{path}?q=name+%7E+%22ma%22&page=1&pagelen=5&sort=-target.date"),
+        &list,
+    );
     let branch = json!({
         "name": "main", "commit_sha": "f1a2", "protected": false,
         "last_push_date": "2025-10-01T00:00:00+00:00",
@@ -164,8 +229,19 @@ async fn branches_are_paged_and_searched() {
     let expected = json!({
         "branches": [branch], "has_next_page": false, "current_page": 1, "per_page": 30, "total_count": 1,
     });
-    assert_eq!(json!(providers.branches(BUCKET, "acme/app", 1, 30).await.unwrap()), expected);
-    assert_eq!(json!(providers.search_branches(BUCKET, "acme/app", "ma", 5).await.unwrap()), json!([branch]));
+    assert_eq!(
+        json!(providers.branches(BUCKET, "acme/app", 1, 30).await.unwrap()),
+        expected
+    );
+    assert_eq!(
+        json!(
+            providers
+                .search_branches(BUCKET, "acme/app", "ma", 5)
+                .await
+                .unwrap()
+        ),
+        json!([branch])
+    );
 }
 
 #[tokio::test]
@@ -181,21 +257,32 @@ async fn tasks_are_pull_requests_with_problems() {
     };
     let values = [1, 2, 3, 4].map(pull_request);
     let list = json!({ "values": values });
-    server.on_json("GET /bitbucket/workspaces/acme/pullrequests/%7Bu-1%7D?state=OPEN&pagelen=50", &list);
+    server.on_json(
+        "GET /bitbucket/workspaces/acme/pullrequests/%7Bu-1%7D?state=OPEN&pagelen=50",
+        &list,
+    );
     let below = |id: u64, part: &str| {
         format!("GET /bitbucket/repositories/acme/app/pullrequests/{id}/{part}?pagelen=100")
     };
     for (id, status) in [(1, "merge conflict"), (2, "modified"), (3, "added")] {
-        server
-            .on_json(&below(id, "diffstat"), &json!({ "values": [{ "status": status, "lines_added": 1 }] }));
+        server.on_json(
+            &below(id, "diffstat"),
+            &json!({ "values": [{ "status": status, "lines_added": 1 }] }),
+        );
     }
     // As the API does it: a redirect to the repository's route.
-    let redirect =
-        Reply::new(302, "").with_header("location", "/bitbucket/repositories/acme/app/diffstat/a..b");
+    let redirect = Reply::new(302, "")
+        .with_header("location", "/bitbucket/repositories/acme/app/diffstat/a..b");
     server.on(&below(4, "diffstat"), redirect);
-    server.on_json("GET /bitbucket/repositories/acme/app/diffstat/a..b", &json!({ "values": [] }));
+    server.on_json(
+        "GET /bitbucket/repositories/acme/app/diffstat/a..b",
+        &json!({ "values": [] }),
+    );
     for (id, state) in [(2, "FAILED"), (3, "SUCCESSFUL"), (4, "INPROGRESS")] {
-        server.on_json(&below(id, "statuses"), &json!({ "values": [{ "state": state, "key": "ci" }] }));
+        server.on_json(
+            &below(id, "statuses"),
+            &json!({ "values": [{ "state": state, "key": "ci" }] }),
+        );
     }
     let comments = |resolution: Value| {
         json!({ "values": [
@@ -206,15 +293,21 @@ async fn tasks_are_pull_requests_with_problems() {
         ] })
     };
     server.on_json(&below(3, "comments"), &comments(Value::Null));
-    server.on_json(&below(4, "comments"), &comments(json!({ "type": "comment_resolution" })));
+    server.on_json(
+        &below(4, "comments"),
+        &comments(json!({ "type": "comment_resolution" })),
+    );
     let task = |task_type: &str, number: u64| {
         json!({
             "git_provider": "bitbucket", "task_type": task_type, "repo": "acme/app", "issue_number": number,
             "title": "t",
         })
     };
-    let expected =
-        json!([task("MERGE_CONFLICTS", 1), task("FAILING_CHECKS", 2), task("UNRESOLVED_COMMENTS", 3)]);
+    let expected = json!([
+        task("MERGE_CONFLICTS", 1),
+        task("FAILING_CHECKS", 2),
+        task("UNRESOLVED_COMMENTS", 3)
+    ]);
     assert_eq!(json!(providers.suggested_tasks().await.unwrap()), expected);
 }
 
@@ -229,8 +322,14 @@ async fn microagents_are_those_of_the_main_branch() {
         { "type": "commit_file", "path": ".openhands/microagents/a.md", "size": 3 },
         { "type": "commit_directory", "path": ".openhands/microagents/sub.md" },
     ] });
-    server.on_json(&format!("{base}/src/f1a2/.openhands/microagents/?pagelen=100&max_depth=5"), &list);
-    server.on(&format!("{base}/src/f1a2/.openhands/microagents/a.md"), Reply::new(200, "Be good."));
+    server.on_json(
+        &format!("{base}/src/f1a2/.openhands/microagents/?pagelen=100&max_depth=5"),
+        &list,
+    );
+    server.on(
+        &format!("{base}/src/f1a2/.openhands/microagents/a.md"),
+        Reply::new(200, "Be good."),
+    );
     let commits = json!({ "values": [{ "date": "2025-02-02" }, { "date": "2025-01-01" }] });
     let path = format!("{base}/commits?path=.openhands%2Fmicroagents%2Fa.md&pagelen=100");
     server.on_json(&path, &commits);
@@ -238,8 +337,13 @@ async fn microagents_are_those_of_the_main_branch() {
         "name": "a", "path": ".openhands/microagents/a.md", "created_at": "2025-01-01",
         "git_provider": "bitbucket",
     }]);
-    assert_eq!(json!(providers.microagents(BUCKET, "acme/app").await.unwrap()), expected);
-    let source =
-        providers.microagent_source(BUCKET, "acme/app", ".openhands/microagents/a.md").await.unwrap();
+    assert_eq!(
+        json!(providers.microagents(BUCKET, "acme/app").await.unwrap()),
+        expected
+    );
+    let source = providers
+        .microagent_source(BUCKET, "acme/app", ".openhands/microagents/a.md")
+        .await
+        .unwrap();
     assert_eq!(source.text, "Be good.");
 }

@@ -45,15 +45,30 @@ async fn user_is_the_owner_of_the_token() {
         "email": "john@example.com",
     });
     assert_eq!(json!(providers.user().await.unwrap()), expected);
-    assert_eq!(server.requests()[0].headers["authorization"], format!("Bearer {TOKEN}"));
+    assert_eq!(
+        server.requests()[0].headers["authorization"],
+        format!("Bearer {TOKEN}")
+    );
 }
 
 #[tokio::test]
 async fn installations_are_unsupported() {
     let (_, providers) = start().await;
-    let error = providers.installations(GitProvider::GitLab).await.unwrap_err();
-    assert!(matches!(error, GitError::Unsupported { provider: GitProvider::GitLab, .. }));
-    assert_eq!(error.to_string(), "cannot list installations on gitlab: it does not support that");
+    let error = providers
+        .installations(GitProvider::GitLab)
+        .await
+        .unwrap_err();
+    assert!(matches!(
+        error,
+        GitError::Unsupported {
+            provider: GitProvider::GitLab,
+            ..
+        }
+    ));
+    assert_eq!(
+        error.to_string(),
+        "cannot list installations on gitlab: it does not support that"
+    );
 }
 
 #[tokio::test]
@@ -61,7 +76,10 @@ async fn repositories_are_those_of_members() {
     let (server, providers) = start().await;
     let link = "<https://gitlab.com/api/v4/projects?page=2>; rel=\"next\"";
     let line = "GET /gitlab/projects?membership=true&order_by=path&sort=asc&page=1&per_page=20";
-    server.on(line, Reply::json(&json!([project(4)])).with_header("link", link));
+    server.on(
+        line,
+        Reply::json(&json!([project(4)])).with_header("link", link),
+    );
     let query = RepositoryQuery {
         provider: LAB,
         sort: RepositorySort::FullName,
@@ -79,7 +97,11 @@ async fn search_includes_groups_when_the_query_has_a_slash() {
     let line = "GET /gitlab/projects?membership=true&search=web%2Fapp&search_namespaces=true\
                 &order_by=star_count&sort=desc&page=1&per_page=5";
     server.on_json(line, &json!([project(4)]));
-    let query = SearchQuery { query: "web/app".into(), per_page: 5, ..SearchQuery::default() };
+    let query = SearchQuery {
+        query: "web/app".into(),
+        per_page: 5,
+        ..SearchQuery::default()
+    };
     let found = providers.search_repositories(&query).await.unwrap();
     assert_eq!(json!(found), json!([expected_repository("4", None)]));
 }
@@ -100,7 +122,9 @@ async fn branches_are_paged_and_searched() {
         "commit": { "id": "7b5c3cc", "committed_date": "2025-06-27T03:44:20Z", "title": "x" },
     }]);
     let path = "GET /gitlab/projects/acme%2Fapp/repository/branches";
-    let reply = Reply::json(&body).with_header("x-total", "41").with_header("link", "<x>; rel=\"next\"");
+    let reply = Reply::json(&body)
+        .with_header("x-total", "41")
+        .with_header("link", "<x>; rel=\"next\"");
     server.on(&format!("{path}?page=2&per_page=30"), reply);
     server.on_json(&format!("{path}?search=ma&page=1&per_page=5"), &body);
     let branch = json!({
@@ -110,8 +134,19 @@ async fn branches_are_paged_and_searched() {
     let expected = json!({
         "branches": [branch], "has_next_page": true, "current_page": 2, "per_page": 30, "total_count": 41,
     });
-    assert_eq!(json!(providers.branches(LAB, "acme/app", 2, 30).await.unwrap()), expected);
-    assert_eq!(json!(providers.search_branches(LAB, "acme/app", "ma", 5).await.unwrap()), json!([branch]));
+    assert_eq!(
+        json!(providers.branches(LAB, "acme/app", 2, 30).await.unwrap()),
+        expected
+    );
+    assert_eq!(
+        json!(
+            providers
+                .search_branches(LAB, "acme/app", "ma", 5)
+                .await
+                .unwrap()
+        ),
+        json!([branch])
+    );
 }
 
 #[tokio::test]
@@ -127,18 +162,27 @@ async fn tasks_are_merge_requests_with_problems_and_issues() {
         "GET /gitlab/merge_requests?scope=created_by_me&state=opened&order_by=updated_at&page=1&per_page=100",
         &json!([item(1, "!", true), item(2, "!", false), item(3, "!", false), item(4, "!", false)]),
     );
-    for (iid, pipeline) in
-        [(2, json!({ "status": "failed" })), (3, Value::Null), (4, json!({ "status": "success" }))]
-    {
+    for (iid, pipeline) in [
+        (2, json!({ "status": "failed" })),
+        (3, Value::Null),
+        (4, json!({ "status": "success" })),
+    ] {
         let body = json!({ "iid": iid, "head_pipeline": pipeline });
-        server.on_json(&format!("GET /gitlab/projects/4/merge_requests/{iid}"), &body);
+        server.on_json(
+            &format!("GET /gitlab/projects/4/merge_requests/{iid}"),
+            &body,
+        );
     }
-    let note =
-        |resolvable: bool, resolved: bool| json!({ "id": 1, "resolvable": resolvable, "resolved": resolved });
-    for (iid, notes) in
-        [(3, json!([{ "id": 1, "resolvable": false }, note(true, false)])), (4, json!([note(true, true)]))]
-    {
-        let path = format!("GET /gitlab/projects/4/merge_requests/{iid}/discussions?page=1&per_page=100");
+    let note = |resolvable: bool, resolved: bool| json!({ "id": 1, "resolvable": resolvable, "resolved": resolved });
+    for (iid, notes) in [
+        (
+            3,
+            json!([{ "id": 1, "resolvable": false }, note(true, false)]),
+        ),
+        (4, json!([note(true, true)])),
+    ] {
+        let path =
+            format!("GET /gitlab/projects/4/merge_requests/{iid}/discussions?page=1&per_page=100");
         server.on_json(&path, &json!([{ "id": "d", "notes": notes }]));
     }
     let path = "GET /gitlab/issues?scope=assigned_to_me&state=opened&page=1&per_page=100";
@@ -169,14 +213,28 @@ async fn microagents_are_found_in_the_tree() {
     let query = "path=microagents&recursive=true&page=1&per_page=100";
     server.on_json(&format!("{repository}/tree?{query}"), &tree);
     let commits = json!([{ "id": "x", "committed_date": "2025-02-02T00:00:00.000+00:00" }]);
-    server.on_json(&format!("{repository}/commits?path=microagents%2Fa.md&page=1&per_page=100"), &commits);
+    server.on_json(
+        &format!("{repository}/commits?path=microagents%2Fa.md&page=1&per_page=100"),
+        &commits,
+    );
     let file = format!("{repository}/files/microagents%2Fa.md/raw?ref=HEAD");
     server.on(&file, Reply::new(200, "Be good."));
     let expected = json!([{
         "name": "a", "path": "microagents/a.md", "created_at": "2025-02-02T00:00:00.000+00:00",
         "git_provider": "gitlab",
     }]);
-    assert_eq!(json!(providers.microagents(LAB, "acme/openhands-config").await.unwrap()), expected);
-    let source = providers.microagent_source(LAB, "acme/openhands-config", "microagents/a.md").await.unwrap();
+    assert_eq!(
+        json!(
+            providers
+                .microagents(LAB, "acme/openhands-config")
+                .await
+                .unwrap()
+        ),
+        expected
+    );
+    let source = providers
+        .microagent_source(LAB, "acme/openhands-config", "microagents/a.md")
+        .await
+        .unwrap();
     assert_eq!(source.text, "Be good.");
 }

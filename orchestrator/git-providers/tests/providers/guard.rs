@@ -10,8 +10,14 @@ use crate::server::Server;
 
 async fn refusal(url: &str, policy: AddressPolicy) -> AddressKind {
     let tokens = BTreeMap::from([(GitProvider::GitHub, token(TOKEN, None))]);
-    let cause = cause(GitProviders::new(client(url, policy, limits()), tokens).user().await);
-    let RequestError::AddressRefused { source } = cause else { panic!("{cause}") };
+    let cause = cause(
+        GitProviders::new(client(url, policy, limits()), tokens)
+            .user()
+            .await,
+    );
+    let RequestError::AddressRefused { source } = cause else {
+        panic!("{cause}")
+    };
     source.kind
 }
 
@@ -20,10 +26,17 @@ async fn loopback_is_refused_unless_it_is_allowed() {
     let server = Server::start().await;
     let by_name = server.url.replace("127.0.0.1", "localhost");
     for url in [&server.url, &by_name] {
-        assert_eq!(refusal(url, AddressPolicy::default()).await, AddressKind::Loopback, "{url}");
+        assert_eq!(
+            refusal(url, AddressPolicy::default()).await,
+            AddressKind::Loopback,
+            "{url}"
+        );
     }
     let other_network = AddressPolicy::new(["10.0.0.0/8".parse().unwrap()]);
-    assert_eq!(refusal(&by_name, other_network).await, AddressKind::Loopback);
+    assert_eq!(
+        refusal(&by_name, other_network).await,
+        AddressKind::Loopback
+    );
     assert!(server.lines().is_empty());
 }
 
@@ -44,7 +57,9 @@ async fn host_of_a_token_is_checked() {
         for provider in [GitProvider::GitHub, GitProvider::GitLab] {
             let providers = with_token("http://127.0.0.1:9", provider, token(TOKEN, Some(host)));
             let cause = cause(providers.user().await);
-            let RequestError::AddressRefused { source } = cause else { panic!("{host}: {cause}") };
+            let RequestError::AddressRefused { source } = cause else {
+                panic!("{host}: {cause}")
+            };
             assert_eq!(source.kind, kind, "{host}");
         }
     }
@@ -53,8 +68,15 @@ async fn host_of_a_token_is_checked() {
 #[tokio::test]
 async fn host_of_a_token_must_be_https() {
     let server = Server::start().await;
-    let providers = with_token(&server.url, GitProvider::GitLab, token(TOKEN, Some(&server.url)));
+    let providers = with_token(
+        &server.url,
+        GitProvider::GitLab,
+        token(TOKEN, Some(&server.url)),
+    );
     let cause = cause(providers.user().await);
-    assert_eq!(cause.to_string(), "the host is unusable: its scheme must be https");
+    assert_eq!(
+        cause.to_string(),
+        "the host is unusable: its scheme must be https"
+    );
     assert!(server.lines().is_empty());
 }

@@ -1,6 +1,11 @@
-//! The providers with scripted servers on loopback, whose responses are as the providers document them.
+//! The providers with scripted servers on loopback, whose responses are as the providers document
+//! them.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
 
 mod azure_devops;
 mod bitbucket;

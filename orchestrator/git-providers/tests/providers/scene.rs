@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use git_providers::{
-    AddressPolicy, BaseUrls, GitClient, GitError, GitProviders, ProviderToken, RequestError, RequestLimits,
+    AddressPolicy, BaseUrls, GitClient, GitError, GitProviders, ProviderToken, RequestError,
+    RequestLimits,
 };
 use protocol::client_api::git::GitProvider;
 use rustls::crypto::ring;
@@ -22,7 +23,11 @@ fn host(provider: GitProvider) -> Option<String> {
 }
 
 pub(crate) fn token(token: &str, host: Option<&str>) -> ProviderToken {
-    ProviderToken { token: token.into(), user_id: None, host: host.map(str::to_owned) }
+    ProviderToken {
+        token: token.into(),
+        user_id: None,
+        host: host.map(str::to_owned),
+    }
 }
 
 /// Returns base URLs below a server, each with the name of its provider.
@@ -38,7 +43,10 @@ fn base_urls(url: &str) -> BaseUrls {
 }
 
 pub(crate) fn limits() -> RequestLimits {
-    RequestLimits { retry_delay: Duration::ZERO, ..RequestLimits::default() }
+    RequestLimits {
+        retry_delay: Duration::ZERO,
+        ..RequestLimits::default()
+    }
 }
 
 pub(crate) fn client(url: &str, policy: AddressPolicy, limits: RequestLimits) -> GitClient {
@@ -60,13 +68,18 @@ pub(crate) fn providers(server: &Server, with_token: &[GitProvider]) -> GitProvi
 }
 
 pub(crate) fn providers_at(url: &str, with_token: &[GitProvider]) -> GitProviders {
-    let tokens = with_token.iter().map(|provider| (*provider, token(TOKEN, host(*provider).as_deref())));
+    let tokens = with_token
+        .iter()
+        .map(|provider| (*provider, token(TOKEN, host(*provider).as_deref())));
     GitProviders::new(client(url, loopback(), limits()), tokens.collect())
 }
 
 /// Returns GitHub at `server` with a token.
 pub(crate) fn with_token(url: &str, provider: GitProvider, token: ProviderToken) -> GitProviders {
-    GitProviders::new(client(url, loopback(), limits()), BTreeMap::from([(provider, token)]))
+    GitProviders::new(
+        client(url, loopback(), limits()),
+        BTreeMap::from([(provider, token)]),
+    )
 }
 
 /// Returns the cause of a failed request.

@@ -53,7 +53,11 @@ impl Reply {
     }
 
     pub(crate) fn new(status: u16, body: impl Into<String>) -> Self {
-        Self::Complete { status, headers: Vec::new(), body: body.into() }
+        Self::Complete {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        }
     }
 
     pub(crate) fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -70,13 +74,25 @@ impl Server {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let script = Arc::new(Script::default());
         let app = Router::new().fallback(answer).with_state(script.clone());
-        let serving = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }).abort_handle();
-        Self { url, script, serving }
+        let serving =
+            tokio::spawn(async move { axum::serve(listener, app).await.unwrap() }).abort_handle();
+        Self {
+            url,
+            script,
+            serving,
+        }
     }
 
-    /// Adds a reply to a method, path and query. The last reply is repeated. Other requests get 404.
+    /// Adds a reply to a method, path and query. The last reply is repeated. Other requests get
+    /// 404.
     pub(crate) fn on(&self, line: &str, reply: Reply) -> &Self {
-        self.script.replies.lock().unwrap().entry(line.to_owned()).or_default().push_back(reply);
+        self.script
+            .replies
+            .lock()
+            .unwrap()
+            .entry(line.to_owned())
+            .or_default()
+            .push_back(reply);
         self
     }
 
@@ -96,7 +112,10 @@ impl Server {
 
     /// Returns the method, path and query of the requests so far.
     pub(crate) fn lines(&self) -> Vec<String> {
-        self.requests().into_iter().map(|request| request.line).collect()
+        self.requests()
+            .into_iter()
+            .map(|request| request.line)
+            .collect()
     }
 }
 
@@ -110,14 +129,30 @@ async fn answer(State(script): State<Arc<Script>>, request: Request) -> Response
     let (head, body) = request.into_parts();
     let line = format!("{} {}", head.method, head.uri);
     let body = String::from_utf8(to_bytes(body, 1 << 20).await.unwrap().into()).unwrap();
-    let recorded = RecordedRequest { line: line.clone(), headers: head.headers, body };
+    let recorded = RecordedRequest {
+        line: line.clone(),
+        headers: head.headers,
+        body,
+    };
     script.requests.lock().unwrap().push(recorded);
-    let reply =
-        script.replies.lock().unwrap().get_mut(&line).and_then(|replies| {
-            if replies.len() > 1 { replies.pop_front() } else { replies.front().cloned() }
+    let reply = script
+        .replies
+        .lock()
+        .unwrap()
+        .get_mut(&line)
+        .and_then(|replies| {
+            if replies.len() > 1 {
+                replies.pop_front()
+            } else {
+                replies.front().cloned()
+            }
         });
     match reply {
-        Some(Reply::Complete { status, headers, body }) => {
+        Some(Reply::Complete {
+            status,
+            headers,
+            body,
+        }) => {
             let mut response = Response::builder().status(status);
             for (name, value) in headers {
                 response = response.header(name, value);
@@ -128,6 +163,10 @@ async fn answer(State(script): State<Arc<Script>>, request: Request) -> Response
             script.silenced.notify_one();
             std::future::pending().await
         }
-        None => (StatusCode::NOT_FOUND, json!({ "message": "Not Found" }).to_string()).into_response(),
+        None => (
+            StatusCode::NOT_FOUND,
+            json!({ "message": "Not Found" }).to_string(),
+        )
+            .into_response(),
     }
 }

@@ -1,9 +1,10 @@
-//! V0's `grayswan`: Gray Swan's Cygnal scores a conversation that ends with the action against a policy.
+//! V0's `grayswan`: Gray Swan's Cygnal scores a conversation that ends with the action against a
+//! policy.
 //!
-//! Its API: `POST {messages, policy_id}` with OpenAI's messages, and the key as a bearer token and in `x-grayswan-api-key`.
-//! The response has `violation`, from 0 to 1, and `ipi` if the action follows an instruction from a tool's output. V0's
-//! thresholds: up to 0.3 is low, up to 0.7 medium, all else and `ipi` high. A response without a score is an error; V0 treats
-//! it as 0.
+//! Its API: `POST {messages, policy_id}` with OpenAI's messages, and the key as a bearer token and
+//! in `x-grayswan-api-key`. The response has `violation`, from 0 to 1, and `ipi` if the action
+//! follows an instruction from a tool's output. V0's thresholds: up to 0.3 is low, up to 0.7
+//! medium, all else and `ipi` high. A response without a score is an error; V0 treats it as 0.
 
 use std::time::Duration;
 
@@ -61,18 +62,30 @@ impl GraySwanAnalyzer {
         policy_id: String,
         timeout: Duration,
     ) -> Result<Self, ConfigError> {
-        Ok(Self { service: AnalyzerService::new(url, timeout)?, api_key, policy_id })
+        Ok(Self {
+            service: AnalyzerService::new(url, timeout)?,
+            api_key,
+            policy_id,
+        })
     }
 }
 
 #[async_trait]
 impl SecurityAnalyzer for GraySwanAnalyzer {
-    async fn assess(&self, action: &Action, history: &View) -> Result<RiskAssessment, AnalyzerError> {
+    async fn assess(
+        &self,
+        action: &Action,
+        history: &View,
+    ) -> Result<RiskAssessment, AnalyzerError> {
         let mut trace = trace::from_history(history, MAX_PAST_EVENTS);
         trace.extend(trace::from_action(action, history));
         let body = json!({ "messages": encode(trace), "policy_id": self.policy_id });
         let key = self.api_key.expose_secret();
-        let request = self.service.post().bearer_auth(key).header("x-grayswan-api-key", key);
+        let request = self
+            .service
+            .post()
+            .bearer_auth(key)
+            .header("x-grayswan-api-key", key);
         let response = self.service.send(request, Some(&body), "{violation}");
         assess_response(&self.service.with_timeout(response).await?)
     }
@@ -81,16 +94,24 @@ impl SecurityAnalyzer for GraySwanAnalyzer {
 fn assess_response(response: &CygnalResponse) -> Result<RiskAssessment, AnalyzerError> {
     if response.ipi == Some(true) {
         let reason = "it follows an instruction from a tool's output".to_owned();
-        return Ok(RiskAssessment { risk: SecurityRisk::High, reason });
+        return Ok(RiskAssessment {
+            risk: SecurityRisk::High,
+            reason,
+        });
     }
-    let score = response.violation.or_else(|| response.output["data"]["violation"].as_f64());
+    let score = response
+        .violation
+        .or_else(|| response.output["data"]["violation"].as_f64());
     let score = score.ok_or_else(|| error("responded without a score"))?;
     let risk = match score {
         ..=MAX_LOW_SCORE => SecurityRisk::Low,
         ..=MAX_MEDIUM_SCORE => SecurityRisk::Medium,
         _ => SecurityRisk::High,
     };
-    Ok(RiskAssessment { risk, reason: format!("Gray Swan's violation score is {score:.2}") })
+    Ok(RiskAssessment {
+        risk,
+        reason: format!("Gray Swan's violation score is {score:.2}"),
+    })
 }
 
 /// Encodes the trace as OpenAI's messages. A thought is the content of the message with its call.
@@ -108,11 +129,16 @@ fn encode(trace: Vec<TraceElement>) -> Vec<Value> {
                 thought = Some(text);
                 continue;
             }
-            TraceElement::Call { id, name, arguments } => {
+            TraceElement::Call {
+                id,
+                name,
+                arguments,
+            } => {
                 let arguments = Value::Object(arguments).to_string();
                 let function = json!({ "name": name, "arguments": arguments });
                 let mut message = assistant(thought.take().unwrap_or_default());
-                message["tool_calls"] = json!([{ "id": id, "type": "function", "function": function }]);
+                message["tool_calls"] =
+                    json!([{ "id": id, "type": "function", "function": function }]);
                 message
             }
             TraceElement::Output { call_id, text } => {

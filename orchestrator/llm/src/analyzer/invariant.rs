@@ -1,12 +1,14 @@
-//! V0's `invariant`: an Invariant server checks each action and the trace before it against a policy.
+//! V0's `invariant`: an Invariant server checks each action and the trace before it against a
+//! policy.
 //!
-//! Its HTTP API, as V0's client uses it: `GET session/new?session_id=…` returns `{id}`, `GET policy/template` returns the
-//! server's policy, `POST monitor/new` with `{rule}` returns `{monitor_id}`, and `POST monitor/{id}/check` with
-//! `{past_events, pending_events}` returns a list of violations, whose texts contain `risk=low`, `risk=medium` or
-//! `risk=high`. Without a violation the risk is low.
+//! Its HTTP API, as V0's client uses it: `GET session/new?session_id=…` returns `{id}`, `GET
+//! policy/template` returns the server's policy, `POST monitor/new` with `{rule}` returns
+//! `{monitor_id}`, and `POST monitor/{id}/check` with `{past_events, pending_events}` returns a
+//! list of violations, whose texts contain `risk=low`, `risk=medium` or `risk=high`. Without a
+//! violation the risk is low.
 //!
-//! V0 starts the server in Docker; here its URL is configured. The trace is derived from the event log for each check, so that
-//! it survives a restart.
+//! V0 starts the server in Docker; here its URL is configured. The trace is derived from the event
+//! log for each check, so that it survives a restart.
 
 use std::time::Duration;
 
@@ -31,7 +33,8 @@ const MAX_PAST_EVENTS: usize = 200;
 #[derive(Debug)]
 pub struct InvariantAnalyzer {
     service: AnalyzerService,
-    /// `None` before the first action. Locked across the requests, so that concurrent actions share one monitor.
+    /// `None` before the first action. Locked across the requests, so that concurrent actions share
+    /// one monitor.
     monitor: Mutex<Option<Monitor>>,
 }
 
@@ -58,7 +61,10 @@ impl InvariantAnalyzer {
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(url: &str, timeout: Duration) -> Result<Self, ConfigError> {
-        Ok(Self { service: AnalyzerService::new(url, timeout)?, monitor: Mutex::default() })
+        Ok(Self {
+            service: AnalyzerService::new(url, timeout)?,
+            monitor: Mutex::default(),
+        })
     }
 
     async fn check(&self, past: &Value, pending: &Value) -> Result<RiskAssessment, AnalyzerError> {
@@ -76,15 +82,26 @@ impl InvariantAnalyzer {
 
     async fn create_monitor(&self) -> Result<Monitor, AnalyzerError> {
         let session_id = Uuid::now_v7().to_string();
-        let request =
-            self.service.request_at(Method::GET, &["session", "new"], &[("session_id", &session_id)]);
+        let request = self.service.request_at(
+            Method::GET,
+            &["session", "new"],
+            &[("session_id", &session_id)],
+        );
         let Session { id: session } = self.service.send(request, None, "{id}").await?;
-        let template = self.service.request_at(Method::GET, &["policy", "template"], &[]);
+        let template = self
+            .service
+            .request_at(Method::GET, &["policy", "template"], &[]);
         let rule: Option<String> = self.service.send(template, None, "a policy").await?;
-        let request = self.service.request_at(Method::POST, &["monitor", "new"], &[("session_id", &session)]);
+        let request = self.service.request_at(
+            Method::POST,
+            &["monitor", "new"],
+            &[("session_id", &session)],
+        );
         let body = json!({ "rule": rule.unwrap_or_default() });
-        let CreatedMonitor { monitor_id: id } =
-            self.service.send(request, Some(&body), "{monitor_id}").await?;
+        let CreatedMonitor { monitor_id: id } = self
+            .service
+            .send(request, Some(&body), "{monitor_id}")
+            .await?;
         Ok(Monitor { session, id })
     }
 
@@ -95,16 +112,25 @@ impl InvariantAnalyzer {
         pending: &Value,
     ) -> Result<RiskAssessment, AnalyzerError> {
         let path = ["monitor", id, "check"];
-        let request = self.service.request_at(Method::POST, &path, &[("session_id", session)]);
+        let request = self
+            .service
+            .request_at(Method::POST, &path, &[("session_id", session)]);
         let body = json!({ "past_events": past, "pending_events": pending });
-        let violations: Vec<Value> = self.service.send(request, Some(&body), "a list of violations").await?;
+        let violations: Vec<Value> = self
+            .service
+            .send(request, Some(&body), "a list of violations")
+            .await?;
         Ok(highest_risk(&violations))
     }
 }
 
 #[async_trait]
 impl SecurityAnalyzer for InvariantAnalyzer {
-    async fn assess(&self, action: &Action, history: &View) -> Result<RiskAssessment, AnalyzerError> {
+    async fn assess(
+        &self,
+        action: &Action,
+        history: &View,
+    ) -> Result<RiskAssessment, AnalyzerError> {
         let past = encode(trace::from_history(history, MAX_PAST_EVENTS));
         let pending = encode(trace::from_action(action, history));
         self.service.with_timeout(self.check(&past, &pending)).await
@@ -138,11 +164,21 @@ fn highest_risk(violations: &[Value]) -> RiskAssessment {
     ];
     let texts: Vec<String> = violations
         .iter()
-        .map(|violation| violation.as_str().map_or_else(|| violation.to_string(), str::to_owned))
+        .map(|violation| {
+            violation
+                .as_str()
+                .map_or_else(|| violation.to_string(), str::to_owned)
+        })
         .collect();
     let find = |(marker, risk): &(&str, SecurityRisk)| {
         let text = texts.iter().find(|text| text.contains(marker))?;
-        Some(RiskAssessment { risk: *risk, reason: text.clone() })
+        Some(RiskAssessment {
+            risk: *risk,
+            reason: text.clone(),
+        })
     };
-    risks.iter().find_map(find).unwrap_or_else(|| SecurityRisk::Low.into())
+    risks
+        .iter()
+        .find_map(find)
+        .unwrap_or_else(|| SecurityRisk::Low.into())
 }

@@ -1,9 +1,10 @@
-//! Security analyzers behind HTTP: the user's own service ([`HttpAnalyzer`]), an Invariant server ([`InvariantAnalyzer`]) and
-//! Gray Swan's Cygnal ([`GraySwanAnalyzer`]).
+//! Security analyzers behind HTTP: the user's own service ([`HttpAnalyzer`]), an Invariant server
+//! ([`InvariantAnalyzer`]) and Gray Swan's Cygnal ([`GraySwanAnalyzer`]).
 //!
-//! The user's own service receives each action as `{"action": {"action": KIND, "args": {…}}}`, and responds with
-//! `{"risk": "low", "reason": "…"}`, where the risk is `low`, `medium`, `high` or `unknown`. Requests are bounded in time and
-//! size. A failure of an analyzer is an error; the action's risk is unknown then, as in V0.
+//! The user's own service receives each action as `{"action": {"action": KIND, "args": {…}}}`, and
+//! responds with `{"risk": "low", "reason": "…"}`, where the risk is `low`, `medium`, `high` or
+//! `unknown`. Requests are bounded in time and size. A failure of an analyzer is an error; the
+//! action's risk is unknown then, as in V0.
 
 mod grayswan;
 mod invariant;
@@ -69,13 +70,20 @@ impl HttpAnalyzer {
     /// # Errors
     /// See [`ConfigError`].
     pub fn new(config: AnalyzerConfig) -> Result<Self, ConfigError> {
-        Ok(Self { service: AnalyzerService::new(&config.url, config.timeout)?, api_key: config.api_key })
+        Ok(Self {
+            service: AnalyzerService::new(&config.url, config.timeout)?,
+            api_key: config.api_key,
+        })
     }
 }
 
 #[async_trait]
 impl SecurityAnalyzer for HttpAnalyzer {
-    async fn assess(&self, action: &Action, _history: &View) -> Result<RiskAssessment, AnalyzerError> {
+    async fn assess(
+        &self,
+        action: &Action,
+        _history: &View,
+    ) -> Result<RiskAssessment, AnalyzerError> {
         let arguments = serde_json::to_value(action.fields())
             .map_err(|error| service::error_with_source("cannot assess the action", error))?;
         let body = json!({"action": {"action": action.kind(), "args": arguments}});
@@ -84,14 +92,19 @@ impl SecurityAnalyzer for HttpAnalyzer {
             Some(key) => request.bearer_auth(key.expose_secret()),
             None => request,
         };
-        let response: RiskResponse =
-            self.service.with_timeout(self.service.send(request, Some(&body), "{risk, reason}")).await?;
+        let response: RiskResponse = self
+            .service
+            .with_timeout(self.service.send(request, Some(&body), "{risk, reason}"))
+            .await?;
         let risk = match response.risk {
             Risk::Low => SecurityRisk::Low,
             Risk::Medium => SecurityRisk::Medium,
             Risk::High => SecurityRisk::High,
             Risk::Unknown => SecurityRisk::Unknown,
         };
-        Ok(RiskAssessment { risk, reason: response.reason })
+        Ok(RiskAssessment {
+            risk,
+            reason: response.reason,
+        })
     }
 }

@@ -26,9 +26,15 @@ pub(super) struct AnalyzerService {
 impl AnalyzerService {
     /// Validates the URL. Opens no connection.
     pub(super) fn new(url: &str, timeout: Duration) -> Result<Self, ConfigError> {
-        let base: Url = url.parse().map_err(|error| ConfigError::BaseUrl { source: Box::new(error) })?;
+        let base: Url = url.parse().map_err(|error| ConfigError::BaseUrl {
+            source: Box::new(error),
+        })?;
         let client = new_client(&base, &Timeouts::default(), None)?;
-        Ok(Self { client, base, timeout })
+        Ok(Self {
+            client,
+            base,
+            timeout,
+        })
     }
 
     /// Creates a request to the base URL.
@@ -36,8 +42,14 @@ impl AnalyzerService {
         self.client.post(self.base.clone())
     }
 
-    /// Creates a request to a path below the base URL. Escapes its segments, which may come from a response.
-    pub(super) fn request_at(&self, method: Method, path: &[&str], query: &[(&str, &str)]) -> RequestBuilder {
+    /// Creates a request to a path below the base URL. Escapes its segments, which may come from a
+    /// response.
+    pub(super) fn request_at(
+        &self,
+        method: Method,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> RequestBuilder {
         let mut url = self.base.clone();
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
@@ -57,9 +69,13 @@ impl AnalyzerService {
     ) -> Result<T, AnalyzerError> {
         let request = match body.map(Value::to_string) {
             Some(body) if body.len() > MAX_REQUEST_BYTES => {
-                return Err(error(format!("cannot assess an action of more than {MAX_REQUEST_BYTES} bytes")));
+                return Err(error(format!(
+                    "cannot assess an action of more than {MAX_REQUEST_BYTES} bytes"
+                )));
             }
-            Some(body) => request.header("content-type", "application/json").body(body),
+            Some(body) => request
+                .header("content-type", "application/json")
+                .body(body),
             None => request,
         };
         let response = request
@@ -80,17 +96,22 @@ impl AnalyzerService {
         assessment: impl Future<Output = Result<T, AnalyzerError>>,
     ) -> Result<T, AnalyzerError> {
         let timed_out = |_| error(format!("did not respond within {:?}", self.timeout));
-        tokio::time::timeout(self.timeout, assessment).await.map_err(timed_out)?
+        tokio::time::timeout(self.timeout, assessment)
+            .await
+            .map_err(timed_out)?
     }
 }
 
 async fn read_body(mut response: Response) -> Result<Vec<u8>, AnalyzerError> {
     let mut body = Vec::new();
-    let incomplete =
-        |source: reqwest::Error| error_with_source("did not complete its response", source.without_url());
+    let incomplete = |source: reqwest::Error| {
+        error_with_source("did not complete its response", source.without_url())
+    };
     while let Some(chunk) = response.chunk().await.map_err(incomplete)? {
         if body.len() + chunk.len() > MAX_RESPONSE_BYTES {
-            return Err(error(format!("responded with more than {MAX_RESPONSE_BYTES} bytes")));
+            return Err(error(format!(
+                "responded with more than {MAX_RESPONSE_BYTES} bytes"
+            )));
         }
         body.extend_from_slice(&chunk);
     }
@@ -101,9 +122,15 @@ pub(super) fn error_with_source(
     failure: impl Into<String>,
     source: impl std::error::Error + Send + Sync + 'static,
 ) -> AnalyzerError {
-    AnalyzerError { failure: failure.into(), source: Some(Box::new(source)) }
+    AnalyzerError {
+        failure: failure.into(),
+        source: Some(Box::new(source)),
+    }
 }
 
 pub(super) fn error(failure: impl Into<String>) -> AnalyzerError {
-    AnalyzerError { failure: failure.into(), source: None }
+    AnalyzerError {
+        failure: failure.into(),
+        source: None,
+    }
 }

@@ -5,21 +5,35 @@ use serde_json::{Value, json};
 
 use crate::arguments::parse_arguments;
 
-/// The provider field of a message with its original blocks, if its text and calls do not suffice to build them.
+/// The provider field of a message with its original blocks, if its text and calls do not suffice
+/// to build them.
 pub(crate) const CONTENT_FIELD: &str = "anthropic_content";
 
-/// Converts a message. Omits original blocks of calls that the engine has dropped, because a call without a result is
-/// rejected.
+/// Converts a message. Omits original blocks of calls that the engine has dropped, because a call
+/// without a result is rejected.
 pub(super) fn to_blocks(message: &AssistantMessage) -> Vec<Value> {
-    match message.provider_fields.0.get(CONTENT_FIELD).and_then(Value::as_array) {
+    match message
+        .provider_fields
+        .0
+        .get(CONTENT_FIELD)
+        .and_then(Value::as_array)
+    {
         Some(original) => {
-            let call_ids: Vec<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+            let call_ids: Vec<&str> = message
+                .tool_calls
+                .iter()
+                .map(|call| call.id.as_str())
+                .collect();
             let is_sent = |block: &&Value| match text_field(block, "type") {
                 "tool_use" => call_ids.contains(&text_field(block, "id")),
                 "text" => !is_blank(text_field(block, "text")),
                 _ => true,
             };
-            original.iter().filter(is_sent).map(with_valid_input).collect()
+            original
+                .iter()
+                .filter(is_sent)
+                .map(with_valid_input)
+                .collect()
         }
         None => build_blocks(message),
     }
@@ -28,7 +42,9 @@ pub(super) fn to_blocks(message: &AssistantMessage) -> Vec<Value> {
 /// Builds blocks from the text and the calls of a message.
 pub(super) fn build_blocks(message: &AssistantMessage) -> Vec<Value> {
     let text = (!is_blank(&message.text)).then(|| text_block(&message.text));
-    text.into_iter().chain(message.tool_calls.iter().map(call_block)).collect()
+    text.into_iter()
+        .chain(message.tool_calls.iter().map(call_block))
+        .collect()
 }
 
 pub(super) fn text_block(text: &str) -> Value {
@@ -53,7 +69,9 @@ fn call_block(call: &ToolCall) -> Value {
 fn with_valid_input(block: &Value) -> Value {
     let mut block = block.clone();
     if text_field(&block, "type") == "tool_use" && !block["input"].is_object() {
-        let text = block["input"].as_str().map_or_else(|| block["input"].to_string(), str::to_owned);
+        let text = block["input"]
+            .as_str()
+            .map_or_else(|| block["input"].to_string(), str::to_owned);
         block["input"] = parse_arguments(&text).into();
     }
     block
@@ -81,7 +99,12 @@ mod tests {
 
     #[test]
     fn message_of_another_provider_becomes_text_and_calls() {
-        let calls = [call("a", r#"{"x":1}"#), call("b", ""), call("c", "[1]"), call("d", r#"{"x":"#)];
+        let calls = [
+            call("a", r#"{"x":1}"#),
+            call("b", ""),
+            call("c", "[1]"),
+            call("d", r#"{"x":"#),
+        ];
         assert_eq!(
             blocks(
                 json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", "tool_calls": calls })
@@ -98,7 +121,10 @@ mod tests {
 
     #[test]
     fn empty_message_has_no_blocks() {
-        assert_eq!(blocks(json!({ "content": null, "tool_calls": null })), json!([]));
+        assert_eq!(
+            blocks(json!({ "content": null, "tool_calls": null })),
+            json!([])
+        );
         assert_eq!(blocks(json!({ "content": " \n" })), json!([]));
     }
 
@@ -113,7 +139,8 @@ mod tests {
             tool_use("c", json!({})),
             { "type": "not_known", "what": [1] },
         ]);
-        let message = json!({ "tool_calls": [call("a", "{}"), call("b", "")], CONTENT_FIELD: original });
+        let message =
+            json!({ "tool_calls": [call("a", "{}"), call("b", "")], CONTENT_FIELD: original });
         assert_eq!(
             blocks(message),
             json!([

@@ -7,8 +7,9 @@ use super::blocks::{self, is_blank, text_block};
 use crate::config::LlmConfig;
 use crate::wire::NO_VISION;
 
-/// Maximum number of the user's turns with a cache breakpoint. Anthropic allows four breakpoints; the system prompt and the tools have
-/// one each. The previous request ended with the older of these turns.
+/// Maximum number of the user's turns with a cache breakpoint. Anthropic allows four breakpoints;
+/// the system prompt and the tools have one each. The previous request ended with the older of
+/// these turns.
 const MAX_MARKED_TURNS: usize = 2;
 
 #[derive(Debug)]
@@ -19,7 +20,10 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(config: &LlmConfig) -> Self {
-        Self { vision: config.sends_images(), cache_breakpoints: config.caching_prompt }
+        Self {
+            vision: config.sends_images(),
+            cache_breakpoints: config.caching_prompt,
+        }
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
@@ -27,17 +31,24 @@ impl Encoder {
         let mut tools: Vec<Value> = request.tools.iter().map(tool).collect();
         let mut messages = self.messages(&request.messages);
         if self.cache_breakpoints {
-            system.last_mut().into_iter().chain(tools.last_mut()).for_each(add_cache_breakpoint);
+            system
+                .last_mut()
+                .into_iter()
+                .chain(tools.last_mut())
+                .for_each(add_cache_breakpoint);
             mark_last_turns(&mut messages);
         }
-        let fields = [("system", system), ("tools", tools)].into_iter().filter(|(_, list)| !list.is_empty());
+        let fields = [("system", system), ("tools", tools)]
+            .into_iter()
+            .filter(|(_, list)| !list.is_empty());
         fields
             .chain([("messages", messages)])
             .map(|(name, list)| (name.to_owned(), Value::Array(list)))
             .collect()
     }
 
-    /// Encodes messages as alternating turns. All messages between two turns of the model are one turn.
+    /// Encodes messages as alternating turns. All messages between two turns of the model are one
+    /// turn.
     fn messages(&self, messages: &[ChatMessage]) -> Vec<Value> {
         let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
         for message in messages {
@@ -45,14 +56,19 @@ impl Encoder {
                 ChatMessage::System(_) => continue,
                 ChatMessage::User(parts) => ("user", self.content(parts)),
                 ChatMessage::Assistant(message) => ("assistant", blocks::to_blocks(message)),
-                ChatMessage::ToolResult { call_id, parts, .. } => ("user", vec![self.result(call_id, parts)]),
+                ChatMessage::ToolResult { call_id, parts, .. } => {
+                    ("user", vec![self.result(call_id, parts)])
+                }
             };
             match turns.last_mut() {
                 Some((last, turn)) if *last == role => turn.extend(content),
                 _ => turns.push((role, content)),
             }
         }
-        turns.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+        turns
+            .into_iter()
+            .map(|(role, content)| json!({ "role": role, "content": content }))
+            .collect()
     }
 
     fn result(&self, id: &str, parts: &[MessagePart]) -> Value {
@@ -66,7 +82,9 @@ impl Encoder {
             MessagePart::Image(url) => image(url),
         });
         blocks
-            .filter(|block| block["type"] != "text" || !is_blank(block["text"].as_str().unwrap_or_default()))
+            .filter(|block| {
+                block["type"] != "text" || !is_blank(block["text"].as_str().unwrap_or_default())
+            })
             .collect()
     }
 }
@@ -84,17 +102,27 @@ fn tool(tool: &Tool) -> Value {
 
 /// Encodes an image by its URL, or inline.
 fn image(url: &str) -> Value {
-    let data = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
+    let data = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"));
     let source = match data {
-        Some((media_type, data)) => json!({ "type": "base64", "media_type": media_type, "data": data }),
+        Some((media_type, data)) => {
+            json!({ "type": "base64", "media_type": media_type, "data": data })
+        }
         None => json!({ "type": "url", "url": url }),
     };
     json!({ "type": "image", "source": source })
 }
 
 fn mark_last_turns(messages: &mut [Value]) {
-    let turns = messages.iter_mut().rev().filter(|turn| turn["role"] == "user").take(MAX_MARKED_TURNS);
-    turns.filter_map(|turn| turn["content"].as_array_mut()?.last_mut()).for_each(add_cache_breakpoint);
+    let turns = messages
+        .iter_mut()
+        .rev()
+        .filter(|turn| turn["role"] == "user")
+        .take(MAX_MARKED_TURNS);
+    turns
+        .filter_map(|turn| turn["content"].as_array_mut()?.last_mut())
+        .for_each(add_cache_breakpoint);
 }
 
 fn add_cache_breakpoint(block: &mut Value) {
@@ -115,7 +143,14 @@ mod tests {
     }
 
     fn messages(messages: Vec<ChatMessage>) -> Value {
-        encode(|_| (), &LlmRequest { messages, tools: vec![] })["messages"].take()
+        encode(
+            |_| (),
+            &LlmRequest {
+                messages,
+                tools: vec![],
+            },
+        )["messages"]
+            .take()
     }
 
     fn text(text: &str) -> MessagePart {
@@ -123,7 +158,11 @@ mod tests {
     }
 
     fn result(id: &str, parts: Vec<MessagePart>) -> ChatMessage {
-        ChatMessage::ToolResult { call_id: id.into(), name: "run".into(), parts }
+        ChatMessage::ToolResult {
+            call_id: id.into(),
+            name: "run".into(),
+            parts,
+        }
     }
 
     fn assistant(message: Value) -> ChatMessage {
@@ -190,7 +229,11 @@ mod tests {
 
     #[test]
     fn system_tools_and_the_last_two_turns_have_cache_breakpoints() {
-        let tool = |name: &str| Tool { name: name.into(), description: "d".into(), parameters: json!({}) };
+        let tool = |name: &str| Tool {
+            name: name.into(),
+            description: "d".into(),
+            parameters: json!({}),
+        };
         let user = |word: &str| ChatMessage::User(vec![text(word)]);
         let request = LlmRequest {
             messages: vec![
@@ -205,8 +248,18 @@ mod tests {
             tools: vec![tool("a"), tool("b")],
         };
         let body = encode(|config| config.caching_prompt = true, &request);
-        let marked = |pointer: &str| body.pointer(pointer).unwrap().get("cache_control").is_some();
-        for pointer in ["/system/1", "/tools/1", "/messages/2/content/0", "/messages/4/content/0"] {
+        let marked = |pointer: &str| {
+            body.pointer(pointer)
+                .unwrap()
+                .get("cache_control")
+                .is_some()
+        };
+        for pointer in [
+            "/system/1",
+            "/tools/1",
+            "/messages/2/content/0",
+            "/messages/4/content/0",
+        ] {
             assert!(marked(pointer), "{pointer}");
         }
         assert_eq!(body.to_string().matches("cache_control").count(), 4);

@@ -25,19 +25,34 @@ struct PartialBlock {
 
 impl StreamFold for AnthropicFold {
     fn add(&mut self, event: Value, progress: &mut ProgressBuffer) {
-        let Value::Object(mut event) = event else { return };
+        let Value::Object(mut event) = event else {
+            return;
+        };
         let mut take = |key| match event.remove(key) {
             Some(Value::Object(map)) => map,
             _ => Map::new(),
         };
-        let (message, block, delta, usage) =
-            (take("message"), take("content_block"), take("delta"), take("usage"));
-        let index = event.get("index").and_then(Value::as_u64).unwrap_or_default();
+        let (message, block, delta, usage) = (
+            take("message"),
+            take("content_block"),
+            take("delta"),
+            take("usage"),
+        );
+        let index = event
+            .get("index")
+            .and_then(Value::as_u64)
+            .unwrap_or_default();
         match text(&event, "type") {
             "message_start" => self.message = Some(message),
             "content_block_start" => {
                 progress.text(text(&block, "text"));
-                self.blocks.insert(index, PartialBlock { value: block, input: String::new() });
+                self.blocks.insert(
+                    index,
+                    PartialBlock {
+                        value: block,
+                        input: String::new(),
+                    },
+                );
             }
             "content_block_delta" => {
                 progress.text(text(&delta, "text"));
@@ -60,7 +75,9 @@ impl StreamFold for AnthropicFold {
 
     fn is_terminal(&self) -> bool {
         let stopped = |message: &Map<String, Value>| !text(message, "stop_reason").is_empty();
-        self.message.as_ref().is_some_and(|message| self.done || stopped(message))
+        self.message
+            .as_ref()
+            .is_some_and(|message| self.done || stopped(message))
     }
 
     fn finish(self: Box<Self>) -> Option<Value> {
@@ -68,7 +85,13 @@ impl StreamFold for AnthropicFold {
             return None;
         }
         let mut message = self.message?;
-        message.insert("content".into(), self.blocks.into_values().map(PartialBlock::finish).collect());
+        message.insert(
+            "content".into(),
+            self.blocks
+                .into_values()
+                .map(PartialBlock::finish)
+                .collect(),
+        );
         Some(Value::Object(message))
     }
 }
@@ -114,7 +137,9 @@ mod tests {
 
     fn fold(events: Vec<Value>) -> Option<Value> {
         let mut fold = Box::<AnthropicFold>::default();
-        events.into_iter().for_each(|event| fold.add(event, &mut ProgressBuffer::default()));
+        events
+            .into_iter()
+            .for_each(|event| fold.add(event, &mut ProgressBuffer::default()));
         fold.finish()
     }
 
@@ -127,7 +152,8 @@ mod tests {
     }
 
     fn content(blocks: Vec<Value>) -> Value {
-        let mut events = vec![json!({ "type": "message_start", "message": { "id": "m", "content": [] } })];
+        let mut events =
+            vec![json!({ "type": "message_start", "message": { "id": "m", "content": [] } })];
         events.extend(blocks);
         events.push(json!({ "type": "message_delta", "delta": { "stop_reason": "end_turn" } }));
         fold(events).unwrap()["content"].take()
@@ -171,18 +197,39 @@ mod tests {
     #[test]
     fn interleaved_thinking_keeps_order_and_signatures() {
         let folded = content(vec![
-            start(0, json!({ "type": "thinking", "thinking": "", "signature": "" })),
+            start(
+                0,
+                json!({ "type": "thinking", "thinking": "", "signature": "" }),
+            ),
             delta(0, json!({ "type": "thinking_delta", "thinking": "I " })),
             delta(0, json!({ "type": "thinking_delta", "thinking": "see" })),
             delta(0, json!({ "type": "signature_delta", "signature": "sig" })),
-            start(1, json!({ "type": "tool_use", "id": "a", "name": "run", "input": {} })),
+            start(
+                1,
+                json!({ "type": "tool_use", "id": "a", "name": "run", "input": {} }),
+            ),
             delta(1, json!({ "type": "input_json_delta", "partial_json": "" })),
-            delta(1, json!({ "type": "input_json_delta", "partial_json": "{\"x\": " })),
-            delta(1, json!({ "type": "input_json_delta", "partial_json": "1}" })),
+            delta(
+                1,
+                json!({ "type": "input_json_delta", "partial_json": "{\"x\": " }),
+            ),
+            delta(
+                1,
+                json!({ "type": "input_json_delta", "partial_json": "1}" }),
+            ),
             start(2, json!({ "type": "redacted_thinking", "data": "d" })),
-            start(3, json!({ "type": "tool_use", "id": "b", "name": "run", "input": {} })),
-            start(4, json!({ "type": "tool_use", "id": "c", "name": "run", "input": {} })),
-            delta(4, json!({ "type": "input_json_delta", "partial_json": "{\"x\"" })),
+            start(
+                3,
+                json!({ "type": "tool_use", "id": "b", "name": "run", "input": {} }),
+            ),
+            start(
+                4,
+                json!({ "type": "tool_use", "id": "c", "name": "run", "input": {} }),
+            ),
+            delta(
+                4,
+                json!({ "type": "input_json_delta", "partial_json": "{\"x\"" }),
+            ),
         ]);
         assert_eq!(
             folded,
@@ -200,10 +247,19 @@ mod tests {
     fn unknown_blocks_and_deltas_are_kept() {
         let folded = content(vec![
             start(0, json!({ "type": "novel", "data": "a", "list": [1] })),
-            delta(0, json!({ "type": "novel_delta", "data": "b", "list": [2] })),
+            delta(
+                0,
+                json!({ "type": "novel_delta", "data": "b", "list": [2] }),
+            ),
             start(1, json!({ "type": "text", "text": "" })),
-            delta(1, json!({ "type": "citations_delta", "citation": { "cited_text": "x" } })),
-            delta(1, json!({ "type": "citations_delta", "citation": { "cited_text": "y" } })),
+            delta(
+                1,
+                json!({ "type": "citations_delta", "citation": { "cited_text": "x" } }),
+            ),
+            delta(
+                1,
+                json!({ "type": "citations_delta", "citation": { "cited_text": "y" } }),
+            ),
         ]);
         assert_eq!(
             folded,
@@ -217,7 +273,13 @@ mod tests {
     #[test]
     fn stream_without_an_end_has_no_message() {
         let start_event = json!({ "type": "message_start", "message": { "id": "m" } });
-        assert_eq!(fold(vec![start_event.clone(), start(0, json!({ "type": "text", "text": "Hel" }))]), None);
+        assert_eq!(
+            fold(vec![
+                start_event.clone(),
+                start(0, json!({ "type": "text", "text": "Hel" }))
+            ]),
+            None
+        );
         assert_eq!(fold(vec![json!({ "type": "message_stop" })]), None);
         assert!(fold(vec![start_event, json!({ "type": "message_stop" })]).is_some());
     }

@@ -1,7 +1,7 @@
 //! The wire format of Anthropic's messages.
 //!
-//! What the engine's message cannot represent is kept in its provider fields, and is sent back unchanged: thinking with its
-//! signature, the order of text and calls, and unknown blocks.
+//! What the engine's message cannot represent is kept in its provider fields, and is sent back
+//! unchanged: thinking with its signature, the order of text and calls, and unknown blocks.
 
 mod blocks;
 mod decode;
@@ -21,11 +21,16 @@ use encode::Encoder;
 use fold::AnthropicFold;
 use parameters::Thinking;
 
-const API: Api = Api { base: "https://api.anthropic.com", path: "v1/messages", key: ("x-api-key", "") };
+const API: Api = Api {
+    base: "https://api.anthropic.com",
+    path: "v1/messages",
+    key: ("x-api-key", ""),
+};
 
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
-/// Lets a model think between its calls, not only before the first. Models that always do ignore it.
+/// Lets a model think between its calls, not only before the first. Models that always do ignore
+/// it.
 const INTERLEAVED_THINKING: (&str, &str) = ("anthropic-beta", "interleaved-thinking-2025-05-14");
 
 pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
@@ -35,7 +40,9 @@ pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
         Thinking::Configured | Thinking::Budget(_) => &[VERSION, INTERLEAVED_THINKING],
     };
     Ok(WireParts {
-        wire: Box::new(Anthropic { encoder: Encoder::new(config) }),
+        wire: Box::new(Anthropic {
+            encoder: Encoder::new(config),
+        }),
         endpoint: Endpoint::new(config, &API, headers)?,
         parameters: parameters::build_parameters(config, thinking)?,
         max_tokens: Some(parameters::max_tokens(config)),

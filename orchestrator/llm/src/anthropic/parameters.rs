@@ -22,7 +22,11 @@ const OLD_MAX_TOKENS: [(&str, u64); 5] = [
 const MIN_THINKING_TOKENS: u64 = 1024;
 
 /// Thinking budgets of reasoning efforts. Any other effort has the maximum.
-const THINKING_TOKENS: [(&str, u64); 3] = [("minimal", MIN_THINKING_TOKENS), ("low", 2048), ("medium", 8192)];
+const THINKING_TOKENS: [(&str, u64); 3] = [
+    ("minimal", MIN_THINKING_TOKENS),
+    ("low", 2048),
+    ("medium", 8192),
+];
 const MAX_THINKING_TOKENS: u64 = 24_000;
 
 /// Efforts that disable thinking, for models that can.
@@ -30,13 +34,22 @@ const NO_EFFORT: [&str; 2] = ["none", "disable"];
 
 /// Returns the requested maximum length of a response, in tokens.
 pub(super) fn max_tokens(config: &LlmConfig) -> u64 {
-    let old = OLD_MAX_TOKENS.into_iter().find(|(name, _)| config.wire_model().contains(name));
-    config.max_output_tokens.unwrap_or(old.map_or(DEFAULT_MAX_TOKENS, |(_, tokens)| tokens))
+    let old = OLD_MAX_TOKENS
+        .into_iter()
+        .find(|(name, _)| config.wire_model().contains(name));
+    config
+        .max_output_tokens
+        .unwrap_or(old.map_or(DEFAULT_MAX_TOKENS, |(_, tokens)| tokens))
 }
 
 /// Models that always think, as much as they find useful.
-const THINKING_MODELS: [&str; 5] =
-    ["claude-fable", "claude-mythos", "claude-opus-5", "claude-sonnet-5-5", "claude-haiku-5-5"];
+const THINKING_MODELS: [&str; 5] = [
+    "claude-fable",
+    "claude-mythos",
+    "claude-opus-5",
+    "claude-sonnet-5-5",
+    "claude-haiku-5-5",
+];
 
 /// Models that think if they are asked to, and refuse a budget.
 const MODELS_WITHOUT_BUDGET: [&str; 3] = ["claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5"];
@@ -55,20 +68,32 @@ pub(super) enum Thinking {
 
 impl Thinking {
     pub(super) fn of(config: &LlmConfig) -> Result<Self, ConfigError> {
-        let is_of = |families: &[&str]| families.iter().any(|family| is_of_family(&config.model, family));
-        Ok(match (extra_fields(config)?.get("thinking"), thinking_budget(config)) {
-            (Some(thinking), _) if thinking["type"] == "disabled" => Self::Disabled,
-            (Some(_), _) => Self::Configured,
-            (None, _) if is_of(&THINKING_MODELS) => Self::Adaptive,
-            (None, Some(_)) if is_of(&MODELS_WITHOUT_BUDGET) => Self::Adaptive,
-            (None, Some(budget)) => Self::Budget(budget),
-            (None, None) => Self::Disabled,
-        })
+        let is_of = |families: &[&str]| {
+            families
+                .iter()
+                .any(|family| is_of_family(&config.model, family))
+        };
+        Ok(
+            match (
+                extra_fields(config)?.get("thinking"),
+                thinking_budget(config),
+            ) {
+                (Some(thinking), _) if thinking["type"] == "disabled" => Self::Disabled,
+                (Some(_), _) => Self::Configured,
+                (None, _) if is_of(&THINKING_MODELS) => Self::Adaptive,
+                (None, Some(_)) if is_of(&MODELS_WITHOUT_BUDGET) => Self::Adaptive,
+                (None, Some(budget)) => Self::Budget(budget),
+                (None, None) => Self::Disabled,
+            },
+        )
     }
 }
 
 /// Builds the parameters. Anthropic rejects sampling parameters if thinking is enabled.
-pub(super) fn build_parameters(config: &LlmConfig, thinking: Thinking) -> Result<Parameters, ConfigError> {
+pub(super) fn build_parameters(
+    config: &LlmConfig,
+    thinking: Thinking,
+) -> Result<Parameters, ConfigError> {
     let required = Map::from_iter([("max_tokens".to_owned(), max_tokens(config).into())]);
     let optional = match thinking {
         Thinking::Disabled => sampling(config),
@@ -83,7 +108,10 @@ pub(super) fn build_parameters(config: &LlmConfig, thinking: Thinking) -> Result
 }
 
 fn sampling(config: &LlmConfig) -> Vec<OptionalParameter> {
-    config.sampling().map(|(name, value)| vec![ParameterForm::new(name, json!({ (name): value }))]).into()
+    config
+        .sampling()
+        .map(|(name, value)| vec![ParameterForm::new(name, json!({ (name): value }))])
+        .into()
 }
 
 /// Returns the parameters of thinking with a budget, and those for a model that refuses it.
@@ -100,11 +128,20 @@ fn budget_or_effort(budget: u64, config: &LlmConfig) -> OptionalParameter {
     ]
 }
 
-/// Returns the parameters of a model that decides how much it thinks. It omits the text of its thoughts unless it is asked for a
-/// summary, and what it says between calls is among them.
+/// Returns the parameters of a model that decides how much it thinks. It omits the text of its
+/// thoughts unless it is asked for a summary, and what it says between calls is among them.
 fn adaptive(config: &LlmConfig) -> Vec<OptionalParameter> {
-    let effort = config.reasoning_effort.as_deref().filter(|effort| !effort.is_empty());
-    let effort = effort.map(|effort| if NO_EFFORT.contains(&effort) { "low" } else { effort });
+    let effort = config
+        .reasoning_effort
+        .as_deref()
+        .filter(|effort| !effort.is_empty());
+    let effort = effort.map(|effort| {
+        if NO_EFFORT.contains(&effort) {
+            "low"
+        } else {
+            effort
+        }
+    });
     let thinking = |thinking| json!({ "thinking": thinking });
     vec![
         vec![
@@ -121,7 +158,8 @@ fn adaptive(config: &LlmConfig) -> Vec<OptionalParameter> {
     ]
 }
 
-/// Returns the thinking budget: at most half of the response. `None` if thinking is disabled or the budget is too small.
+/// Returns the thinking budget: at most half of the response. `None` if thinking is disabled or the
+/// budget is too small.
 fn thinking_budget(config: &LlmConfig) -> Option<u64> {
     let effort = config
         .reasoning_effort
@@ -154,12 +192,16 @@ mod tests {
 
     #[test]
     fn maximum_length_is_always_sent() {
-        let expected =
-            json!({ "model": "claude-x", "stream": true, "max_tokens": 32_000, "temperature": 0.0 });
+        let expected = json!({ "model": "claude-x", "stream": true, "max_tokens": 32_000, "temperature": 0.0 });
         assert_eq!(sent(&parameters(|_| ())), expected);
-        let old = sent(&parameters(|config| config.model = "anthropic/claude-3-5-haiku".into()));
+        let old = sent(&parameters(|config| {
+            config.model = "anthropic/claude-3-5-haiku".into()
+        }));
         assert_eq!(old["max_tokens"], 8192);
-        assert_eq!(sent(&parameters(|config| config.max_output_tokens = Some(7)))["max_tokens"], 7);
+        assert_eq!(
+            sent(&parameters(|config| config.max_output_tokens = Some(7)))["max_tokens"],
+            7
+        );
     }
 
     #[test]
@@ -168,7 +210,10 @@ mod tests {
             let sent = sent(&parameters(|config| {
                 (config.model, config.top_p) = (model.into(), Some(0.5));
             }));
-            (sent.get("temperature").is_some(), sent.get("top_p").is_some())
+            (
+                sent.get("temperature").is_some(),
+                sent.get("top_p").is_some(),
+            )
         };
         assert_eq!(sent("claude-3-7-sonnet"), (true, true));
         assert_eq!(sent("anthropic/claude-opus-4-1"), (true, false));
@@ -182,14 +227,16 @@ mod tests {
             config.top_k = Some(5);
         });
         let enabled = json!({ "type": "enabled", "budget_tokens": 8192 });
-        let expected =
-            json!({ "model": "claude-x", "stream": true, "max_tokens": 32_000, "thinking": enabled });
+        let expected = json!({ "model": "claude-x", "stream": true, "max_tokens": 32_000, "thinking": enabled });
         assert_eq!(sent(&parameters), expected);
         assert!(parameters.drop_parameter("thinking.type.enabled"));
         let sent = sent(&parameters);
         assert_eq!(
             (&sent["thinking"], &sent["output_config"]),
-            (&json!({ "type": "adaptive" }), &json!({ "effort": "medium" }))
+            (
+                &json!({ "type": "adaptive" }),
+                &json!({ "effort": "medium" })
+            )
         );
     }
 
@@ -199,19 +246,38 @@ mod tests {
             let sent = sent(&parameters(|config| {
                 (config.model, config.reasoning_effort) = (model.into(), effort.map(str::to_owned));
             }));
-            (sent.get("thinking").cloned(), sent.get("output_config").cloned())
+            (
+                sent.get("thinking").cloned(),
+                sent.get("output_config").cloned(),
+            )
         };
         let summarized = Some(json!({ "type": "adaptive", "display": "summarized" }));
         let effort = |effort| Some(json!({ "effort": effort }));
         for (model, configured, expected) in [
             ("claude-opus-5-5", None, (summarized.clone(), None)),
-            ("anthropic/claude-fable-5-2", Some("xhigh"), (summarized.clone(), effort("xhigh"))),
-            ("claude-mythos-5", Some("none"), (summarized.clone(), effort("low"))),
-            ("claude-opus-4-8", Some("high"), (summarized, effort("high"))),
+            (
+                "anthropic/claude-fable-5-2",
+                Some("xhigh"),
+                (summarized.clone(), effort("xhigh")),
+            ),
+            (
+                "claude-mythos-5",
+                Some("none"),
+                (summarized.clone(), effort("low")),
+            ),
+            (
+                "claude-opus-4-8",
+                Some("high"),
+                (summarized, effort("high")),
+            ),
             ("claude-opus-4-8", None, (None, None)),
             ("claude-sonnet-5", Some("none"), (None, None)),
         ] {
-            assert_eq!(sent_by(model, configured), expected, "{model} {configured:?}");
+            assert_eq!(
+                sent_by(model, configured),
+                expected,
+                "{model} {configured:?}"
+            );
         }
         let parameters = parameters(|config| config.model = "claude-fable-5".into());
         assert!(parameters.drop_parameter("thinking.adaptive.display"));
@@ -231,7 +297,10 @@ mod tests {
         };
         assert_eq!(budget("high", None), Some(16_000));
         assert_eq!(budget("high", Some(100_000)), Some(MAX_THINKING_TOKENS));
-        assert_eq!((budget("low", Some(2000)), budget("none", None)), (None, None));
+        assert_eq!(
+            (budget("low", Some(2000)), budget("none", None)),
+            (None, None)
+        );
     }
 
     #[test]
@@ -239,12 +308,20 @@ mod tests {
         let thinking = |kind: &str| {
             sent(&parameters(|config| {
                 config.reasoning_effort = Some("high".into());
-                config.completion_kwargs.insert("thinking".into(), json!({ "type": kind }));
+                config
+                    .completion_kwargs
+                    .insert("thinking".into(), json!({ "type": kind }));
             }))
         };
-        assert_eq!(thinking("adaptive")["thinking"], json!({ "type": "adaptive" }));
+        assert_eq!(
+            thinking("adaptive")["thinking"],
+            json!({ "type": "adaptive" })
+        );
         assert_eq!(thinking("adaptive").get("temperature"), None);
-        assert_eq!(thinking("disabled")["thinking"], json!({ "type": "disabled" }));
+        assert_eq!(
+            thinking("disabled")["thinking"],
+            json!({ "type": "disabled" })
+        );
         assert_eq!(thinking("disabled")["temperature"], 0.0);
     }
 }

@@ -1,8 +1,10 @@
-//! Classifies error responses of providers as one of the engine's kinds. Only this module reads providers' texts.
+//! Classifies error responses of providers as one of the engine's kinds. Only this module reads
+//! providers' texts.
 //!
-//! The first match decides: an unambiguous status, a code of the error (`type`, `code`, `status`), a phrase of its text, any
-//! other status. Codes precede other statuses, because 429 can also mean "out of credit" and 400 "too long". Texts are needed
-//! because a LiteLLM proxy has the codes of the provider behind it only there.
+//! The first match decides: an unambiguous status, a code of the error (`type`, `code`, `status`),
+//! a phrase of its text, any other status. Codes precede other statuses, because 429 can also mean
+//! "out of credit" and 400 "too long". Texts are needed because a LiteLLM proxy has the codes of
+//! the provider behind it only there.
 
 mod error_body;
 mod phrases;
@@ -31,20 +33,33 @@ pub(crate) struct ClassifiedError {
     pub(crate) refused_parameter: Option<String>,
     /// Why the provider refuses the history.
     pub(crate) refused_history: Option<HistoryRefusal>,
-    /// Whether the provider refuses chat completions for the model and names the Responses API instead.
+    /// Whether the provider refuses chat completions for the model and names the Responses API
+    /// instead.
     pub(crate) requires_responses: bool,
 }
 
-pub(crate) fn classify(status: u16, headers: &HeaderMap, body: ErrorBody, now: Timestamp) -> ClassifiedError {
-    // An error in a successful response (OpenRouter, and errors within a stream) has its status as a code.
-    let status = if status < 300 { body.status.unwrap_or(status) } else { status };
+pub(crate) fn classify(
+    status: u16,
+    headers: &HeaderMap,
+    body: ErrorBody,
+    now: Timestamp,
+) -> ClassifiedError {
+    // An error in a successful response (OpenRouter, and errors within a stream) has its status as
+    // a code.
+    let status = if status < 300 {
+        body.status.unwrap_or(status)
+    } else {
+        status
+    };
     let kind = kind(status, &body);
     ClassifiedError {
         kind,
-        retry_after: retry_after::parse(headers, now).or_else(|| retry_after::parse_text(&body.text)),
+        retry_after: retry_after::parse(headers, now)
+            .or_else(|| retry_after::parse_text(&body.text)),
         refused_parameter: body.refused_parameter(),
         refused_history: phrases::refused_history(&body.text, &body.codes).or_else(|| {
-            (kind == LlmErrorKind::BadRequest && body.names_image()).then_some(HistoryRefusal::Image)
+            (kind == LlmErrorKind::BadRequest && body.names_image())
+                .then_some(HistoryRefusal::Image)
         }),
         requires_responses: matches!(status, 400 | 404) && body.requires_responses(),
         message: body.message,
@@ -58,8 +73,8 @@ fn kind(status: u16, body: &ErrorBody) -> LlmErrorKind {
         .unwrap_or_else(|| by_status(status))
 }
 
-/// Classifies unambiguous statuses. 413 is a body or prompt that is too large: Groq combines it with `rate_limit_exceeded`,
-/// although the request never succeeds.
+/// Classifies unambiguous statuses. 413 is a body or prompt that is too large: Groq combines it
+/// with `rate_limit_exceeded`, although the request never succeeds.
 fn by_definite_status(status: u16) -> Option<LlmErrorKind> {
     match status {
         401 => Some(LlmErrorKind::Authentication),
@@ -71,8 +86,8 @@ fn by_definite_status(status: u16) -> Option<LlmErrorKind> {
     }
 }
 
-/// Classifies a `type`, `code` or `status` in lower case. Omits those that add nothing to the HTTP status, such as
-/// `invalid_request_error` and `api_error`.
+/// Classifies a `type`, `code` or `status` in lower case. Omits those that add nothing to the HTTP
+/// status, such as `invalid_request_error` and `api_error`.
 fn by_code(code: &str) -> Option<LlmErrorKind> {
     Some(match code {
         "context_length_exceeded" | "request_too_large" | "exceed_context_size_error" => {
@@ -106,7 +121,8 @@ fn by_code(code: &str) -> Option<LlmErrorKind> {
         | "slow_down"
         | "server_error"
         | "service_unavailable" => LlmErrorKind::Unavailable,
-        // The request's images, such as `image_too_large` and `invalid_image_url`, also in a stream with status 200.
+        // The request's images, such as `image_too_large` and `invalid_image_url`, also in a stream
+        // with status 200.
         code if code.contains("image") => LlmErrorKind::BadRequest,
         _ => return None,
     })

@@ -11,7 +11,9 @@ const PREFIXES: [&str; 2] = ["", "llm_provider-"];
 
 pub(super) fn parse(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let get = |name: &str| {
-        PREFIXES.into_iter().find_map(|prefix| headers.get(format!("{prefix}{name}"))?.to_str().ok())
+        PREFIXES
+            .into_iter()
+            .find_map(|prefix| headers.get(format!("{prefix}{name}"))?.to_str().ok())
     };
     let precise = get("retry-after-ms").and_then(|text| parse_seconds(text, 1e-3));
     precise.or_else(|| {
@@ -20,7 +22,8 @@ pub(super) fn parse(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     })
 }
 
-/// Parses the delay in OpenAI's texts, such as `please try again in 1.898s.` Errors within a stream have it only there.
+/// Parses the delay in OpenAI's texts, such as `please try again in 1.898s.` Errors within a stream
+/// have it only there.
 pub(super) fn parse_text(text: &str) -> Option<Duration> {
     let (_, rest) = text.split_once("try again in ")?;
     let delay = rest.split_whitespace().next()?.trim_end_matches('.');

@@ -4,7 +4,12 @@ use reqwest::header::HeaderName;
 use super::*;
 
 fn classify_body(status: u16, body: &str) -> ClassifiedError {
-    classify(status, &HeaderMap::new(), ErrorBody::parse(body), Timestamp::UNIX_EPOCH)
+    classify(
+        status,
+        &HeaderMap::new(),
+        ErrorBody::parse(body),
+        Timestamp::UNIX_EPOCH,
+    )
 }
 
 /// Error responses of providers, and of LiteLLM 1.106 in front of them.
@@ -72,7 +77,11 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
         UnknownModel,
     ),
     // Anthropic's errors behind compatible endpoints
-    (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Unavailable),
+    (
+        529,
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+        Unavailable,
+    ),
     (
         400,
         r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
@@ -83,7 +92,11 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
         r#"{"type":"error","error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the Anthropic API."}}"#,
         OutOfCredit,
     ),
-    (404, r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}"#, UnknownModel),
+    (
+        404,
+        r#"{"type":"error","error":{"type":"not_found_error","message":"model: claude-9"}}"#,
+        UnknownModel,
+    ),
     (
         413,
         r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#,
@@ -152,16 +165,32 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
         r#"{"error":{"code":502,"message":"Provider returned error","metadata":{"raw":"overloaded_error"}}}"#,
         Unavailable,
     ),
-    (200, r#"{"error":{"code":429,"message":"Rate limit exceeded: free-models-per-day"}}"#, RateLimited),
-    (400, r#"{"error":{"code":400,"message":"gpt-9 is not a valid model ID"}}"#, UnknownModel),
-    (200, r#"{"error":{"message":"something broke"}}"#, Unavailable),
+    (
+        200,
+        r#"{"error":{"code":429,"message":"Rate limit exceeded: free-models-per-day"}}"#,
+        RateLimited,
+    ),
+    (
+        400,
+        r#"{"error":{"code":400,"message":"gpt-9 is not a valid model ID"}}"#,
+        UnknownModel,
+    ),
+    (
+        200,
+        r#"{"error":{"message":"something broke"}}"#,
+        Unavailable,
+    ),
     // Ollama, vLLM, llama.cpp
     (
         404,
         r#"{"error":{"message":"model 'llama9' not found","type":"api_error","param":null,"code":null}}"#,
         UnknownModel,
     ),
-    (404, r#"{"error":"model 'llama9' not found, try pulling it first"}"#, UnknownModel),
+    (
+        404,
+        r#"{"error":"model 'llama9' not found, try pulling it first"}"#,
+        UnknownModel,
+    ),
     (
         404,
         r#"{"object":"error","message":"The model `x` does not exist.","type":"NotFoundError","param":null,"code":404}"#,
@@ -172,7 +201,11 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
         r#"{"error":{"code":400,"message":"request (9000 tokens) exceeds the available context size (4096 tokens)","type":"exceed_context_size_error"}}"#,
         ContextWindowExceeded,
     ),
-    (422, r#"{"detail":[{"loc":["body","seed"],"msg":"extra inputs are not permitted"}]}"#, BadRequest),
+    (
+        422,
+        r#"{"detail":[{"loc":["body","seed"],"msg":"extra inputs are not permitted"}]}"#,
+        BadRequest,
+    ),
     (404, r#"{"detail":"Not Found"}"#, WrongAddress),
     // LiteLLM: 529 as 500, quota only as text, unknown models as 400, codes as strings
     (
@@ -210,11 +243,27 @@ const RESPONSES: &[(u16, &str, LlmErrorKind)] = &[
         r#"{"error":{"message":"Budget has been exceeded! Current cost: 1.2, Max budget: 1.0","type":"budget_exceeded","param":null,"code":"400"}}"#,
         OutOfCredit,
     ),
-    (400, r#"{"error":{"message":"litellm.ContentPolicyViolationError: x","code":"400"}}"#, ContentPolicy),
-    (408, r#"{"error":{"message":"litellm.Timeout: APITimeoutError","code":"408"}}"#, Timeout),
+    (
+        400,
+        r#"{"error":{"message":"litellm.ContentPolicyViolationError: x","code":"400"}}"#,
+        ContentPolicy,
+    ),
+    (
+        408,
+        r#"{"error":{"message":"litellm.Timeout: APITimeoutError","code":"408"}}"#,
+        Timeout,
+    ),
     // Neither JSON nor a phrase
-    (502, "<html><head><title>502 Bad Gateway</title></head></html>", Unavailable),
-    (403, "<html><title>Just a moment...</title> model not found, rate limit</html>", Permission),
+    (
+        502,
+        "<html><head><title>502 Bad Gateway</title></head></html>",
+        Unavailable,
+    ),
+    (
+        403,
+        "<html><title>Just a moment...</title> model not found, rate limit</html>",
+        Permission,
+    ),
     (404, "404 page not found", WrongAddress),
     (301, "", WrongAddress),
     (429, "", RateLimited),
@@ -233,10 +282,10 @@ fn each_error_response_has_its_kind() {
 fn texts_of_requests_that_are_too_long_are_known() {
     for text in [
         "Invalid request: Your request exceeded model token limit: 262144 (requested: 291351)", // Moonshot
-        "Prompt exceeds max length",                                                            // Z.ai
-        "Prompt too long",                                                                      // Z.ai
-        "invalid params, context window exceeds limit (2013)",                                  // MiniMax
-        "InternalError.Algo.InvalidParameter: Range of input length should be [1, 202745]",     // DashScope
+        "Prompt exceeds max length",                           // Z.ai
+        "Prompt too long",                                     // Z.ai
+        "invalid params, context window exceeds limit (2013)", // MiniMax
+        "InternalError.Algo.InvalidParameter: Range of input length should be [1, 202745]", // DashScope
         "Trying to keep the first 15857 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens", // LM Studio
         "The number of tokens to keep from the initial prompt is greater than the context length.", // LM Studio
         "Context size has been exceeded.", // LM Studio
@@ -248,7 +297,11 @@ fn texts_of_requests_that_are_too_long_are_known() {
         "Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).", // SGLang
     ] {
         let body = serde_json::json!({ "error": { "message": text } }).to_string();
-        assert_eq!(classify_body(400, &body).kind, ContextWindowExceeded, "{text}");
+        assert_eq!(
+            classify_body(400, &body).kind,
+            ContextWindowExceeded,
+            "{text}"
+        );
     }
 }
 
@@ -256,28 +309,44 @@ fn texts_of_requests_that_are_too_long_are_known() {
 fn refusals_of_a_history_have_a_reason() {
     let reasoning = Some(HistoryRefusal::Reasoning);
     for (text, refusal) in [
-        ("messages.1.content.0: Invalid `signature` in `thinking` block", reasoning),
-        ("messages.3.content.0: The block is bound to a different conversation", reasoning),
-        ("Item 'rs_1' of type 'reasoning' was provided without its required following item.", reasoning),
+        (
+            "messages.1.content.0: Invalid `signature` in `thinking` block",
+            reasoning,
+        ),
+        (
+            "messages.3.content.0: The block is bound to a different conversation",
+            reasoning,
+        ),
+        (
+            "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
+            reasoning,
+        ),
         (
             "The reasoning_content in the thinking mode must be passed back to the API.",
             Some(HistoryRefusal::NoReasoning),
         ),
         ("Could not process image", Some(HistoryRefusal::Image)),
-        ("Failed to download image from https://h/a.png", Some(HistoryRefusal::Image)),
+        (
+            "Failed to download image from https://h/a.png",
+            Some(HistoryRefusal::Image),
+        ),
         ("Invalid value", None),
     ] {
         let body = serde_json::json!({ "error": { "message": text } }).to_string();
         assert_eq!(classify_body(400, &body).refused_history, refusal, "{text}");
     }
-    let by_code = r#"{"error":{"message":"could not be verified","code":"invalid_encrypted_content"}}"#;
+    let by_code =
+        r#"{"error":{"message":"could not be verified","code":"invalid_encrypted_content"}}"#;
     assert_eq!(classify_body(400, by_code).refused_history, reasoning);
 }
 
 #[test]
 fn error_in_an_event_of_a_stream_has_its_kind() {
     for (event, kind) in [
-        (r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#, Some(Unavailable)),
+        (
+            r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#,
+            Some(Unavailable),
+        ),
         // OpenAI's Responses API
         (
             r#"{"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded","message":"slow"}}}"#,
@@ -291,18 +360,28 @@ fn error_in_an_event_of_a_stream_has_its_kind() {
             r#"{"type":"response.failed","response":{"error":{"code":"image_too_large","message":"oops"}}}"#,
             Some(BadRequest),
         ),
-        (r#"{"type":"error","code":"invalid_prompt","message":"flagged","param":null}"#, Some(ContentPolicy)),
+        (
+            r#"{"type":"error","code":"invalid_prompt","message":"flagged","param":null}"#,
+            Some(ContentPolicy),
+        ),
         (
             r#"{"type":"error","code":"context_length_exceeded","message":"too long"}"#,
             Some(ContextWindowExceeded),
         ),
-        (r#"{"type":"error","error":{"code":"insufficient_quota","message":"x"}}"#, Some(OutOfCredit)),
-        (r#"{"type":"response.completed","response":{"error":null}}"#, None),
+        (
+            r#"{"type":"error","error":{"code":"insufficient_quota","message":"x"}}"#,
+            Some(OutOfCredit),
+        ),
+        (
+            r#"{"type":"response.completed","response":{"error":null}}"#,
+            None,
+        ),
         (r#"{"error":null}"#, None),
         (r#"["error"]"#, None),
     ] {
         let body = ErrorBody::find(&serde_json::from_str(event).unwrap());
-        let found = body.map(|body| classify(200, &HeaderMap::new(), body, Timestamp::UNIX_EPOCH).kind);
+        let found =
+            body.map(|body| classify(200, &HeaderMap::new(), body, Timestamp::UNIX_EPOCH).kind);
         assert_eq!(found, kind, "{event}");
     }
 }
@@ -314,7 +393,10 @@ fn message_is_human_readable() {
         (r#"{"error":"no"}"#, "no"),
         (r#"{"detail":[1]}"#, "[1]"),
         ("plain", "plain"),
-        ("<html><title>502 Bad Gateway</title>", "an HTML page: 502 Bad Gateway"),
+        (
+            "<html><title>502 Bad Gateway</title>",
+            "an HTML page: 502 Bad Gateway",
+        ),
     ] {
         assert_eq!(classify_body(500, body).message, message);
     }
@@ -329,21 +411,34 @@ fn refused_parameter_is_found_in_each_format() {
         r#"{"error":{"message":"litellm.UnsupportedParamsError: gpt-5 models (including gpt-5-codex) don't support temperature=0.0. Only temperature=1 is supported.","code":"400"}}"#,
         r#"{"error":{"message":"invalid temperature: only 1 is allowed for this model","type":"invalid_request_error"}}"#,
     ] {
-        assert_eq!(classify_body(400, body).refused_parameter.as_deref(), Some("temperature"));
+        assert_eq!(
+            classify_body(400, body).refused_parameter.as_deref(),
+            Some("temperature")
+        );
     }
     for (message, name) in [
-        ("Encrypted content is not supported with this model.", "include"),
+        (
+            "Encrypted content is not supported with this model.",
+            "include",
+        ),
         ("`temperature` is deprecated for this model.", "temperature"),
-        ("`temperature` and `top_p` cannot both be specified for this model.", "top_p"),
+        (
+            "`temperature` and `top_p` cannot both be specified for this model.",
+            "top_p",
+        ),
         ("top_k: Extra inputs are not permitted", "top_k"),
         (
             r#"\"thinking.type.enabled\" is not supported for this model. Use adaptive."#,
             "thinking.type.enabled",
         ),
     ] {
-        let body =
-            format!(r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{message}"}}}}"#);
-        assert_eq!(classify_body(400, &body).refused_parameter.as_deref(), Some(name));
+        let body = format!(
+            r#"{{"type":"error","error":{{"type":"invalid_request_error","message":"{message}"}}}}"#
+        );
+        assert_eq!(
+            classify_body(400, &body).refused_parameter.as_deref(),
+            Some(name)
+        );
     }
     assert_eq!(
         classify_body(400, r#"{"error":{"message":"no","param":"messages"}}"#).refused_parameter,
@@ -366,22 +461,31 @@ fn delay_is_parsed_from_each_format_of_the_header() {
         ("retry-after", "-1", None),
         ("retry-after", "inf", None),
     ] {
-        let headers = HeaderMap::from_iter([(HeaderName::from_static(header), value.parse().unwrap())]);
+        let headers =
+            HeaderMap::from_iter([(HeaderName::from_static(header), value.parse().unwrap())]);
         let delay = classify(429, &headers, ErrorBody::parse(""), now).retry_after;
-        assert_eq!(delay, milliseconds.map(Duration::from_millis), "{header}: {value}");
+        assert_eq!(
+            delay,
+            milliseconds.map(Duration::from_millis),
+            "{header}: {value}"
+        );
     }
 }
 
 #[test]
 fn delay_is_parsed_from_the_text_when_no_header_has_it() {
     for (text, milliseconds) in [
-        ("Rate limit reached for gpt-5.5. Please try again in 1.898s. Visit https://x", Some(1_898)),
+        (
+            "Rate limit reached for gpt-5.5. Please try again in 1.898s. Visit https://x",
+            Some(1_898),
+        ),
         ("Please try again in 28ms.", Some(28)),
         ("Please try again in 6m0s.", Some(360_000)),
         ("Please try again in a while.", None),
         ("Please try again in ", None),
     ] {
-        let delay = classify_body(429, &format!(r#"{{"error":{{"message":"{text}"}}}}"#)).retry_after;
+        let delay =
+            classify_body(429, &format!(r#"{{"error":{{"message":"{text}"}}}}"#)).retry_after;
         assert_eq!(delay, milliseconds.map(Duration::from_millis), "{text}");
     }
 }
@@ -391,11 +495,19 @@ fn responses_api_is_required_when_the_refusal_names_it() {
     let tools = "Function tools with reasoning_effort are not supported for gpt-5.5 in /v1/chat/completions. To use \
                  function tools, use /v1/responses or set reasoning_effort to 'none'.";
     let codex = "This model is only supported in v1/responses and not in v1/chat/completions.";
-    for (status, message, expected) in
-        [(400, tools, true), (404, codex, true), (429, codex, false), (400, "Unknown parameter: 'x'.", false)]
-    {
-        let body = format!(r#"{{"error":{{"message":"{message}","param":"reasoning_effort","code":null}}}}"#);
+    for (status, message, expected) in [
+        (400, tools, true),
+        (404, codex, true),
+        (429, codex, false),
+        (400, "Unknown parameter: 'x'.", false),
+    ] {
+        let body = format!(
+            r#"{{"error":{{"message":"{message}","param":"reasoning_effort","code":null}}}}"#
+        );
         let classified = classify_body(status, &body);
-        assert_eq!(classified.requires_responses, expected, "{status} {message}");
+        assert_eq!(
+            classified.requires_responses, expected,
+            "{status} {message}"
+        );
     }
 }

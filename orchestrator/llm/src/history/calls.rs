@@ -25,20 +25,33 @@ const MAX_NAME_CHARS: usize = 64;
 const NO_NAME: &str = "unknown_tool";
 
 /// What models write before a tool's name: the name of the group of tools in their training.
-const NAME_PREFIXES: [&str; 6] = ["functions.", "function.", "functions:", "tools.", "tool.", "default_api."];
+const NAME_PREFIXES: [&str; 6] = [
+    "functions.",
+    "function.",
+    "functions:",
+    "tools.",
+    "tool.",
+    "default_api.",
+];
 
-/// The ids of a request's calls. An id that is refused, or that an earlier response used, is replaced.
+/// The ids of a request's calls. An id that is refused, or that an earlier response used, is
+/// replaced.
 #[derive(Debug)]
 pub(super) struct CallIds {
     is_strict: bool,
     used: HashSet<String>,
-    /// The number of ids that were derived from a refused one. Some servers give all calls the same id.
+    /// The number of ids that were derived from a refused one. Some servers give all calls the same
+    /// id.
     derived: HashMap<String, u32>,
 }
 
 impl CallIds {
     pub(super) fn new(is_strict: bool) -> Self {
-        Self { is_strict, used: HashSet::new(), derived: HashMap::new() }
+        Self {
+            is_strict,
+            used: HashSet::new(),
+            derived: HashMap::new(),
+        }
     }
 
     /// Replaces the ids of a message's calls.
@@ -53,14 +66,19 @@ impl CallIds {
 
     fn is_accepted(&self, id: &str) -> bool {
         if self.is_strict {
-            return id.len() == STRICT_ID_CHARS && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            return id.len() == STRICT_ID_CHARS
+                && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         }
         !id.is_empty() && id.len() <= MAX_ID_CHARS && id.bytes().all(is_name_byte)
     }
 
     /// Derives an unused id: the same for the same calls before it.
     fn new_id(&mut self, id: &str) -> String {
-        let length = if self.is_strict { STRICT_ID_CHARS } else { FINGERPRINT_CHARS };
+        let length = if self.is_strict {
+            STRICT_ID_CHARS
+        } else {
+            FINGERPRINT_CHARS
+        };
         let original = fingerprint(id);
         let attempt = self.derived.entry(original.clone()).or_default();
         loop {
@@ -73,7 +91,8 @@ impl CallIds {
     }
 }
 
-/// Gives each call of a response that has the id of an earlier one a new id. Otherwise only the first would be made.
+/// Gives each call of a response that has the id of an earlier one a new id. Otherwise only the
+/// first would be made.
 pub(super) fn make_ids_unique(message: &mut AssistantMessage) {
     let mut used = HashSet::new();
     for_each_call(message, |number, call| {
@@ -94,13 +113,21 @@ pub(super) fn clean(message: &mut AssistantMessage) {
 }
 
 /// Changes the calls of a message, which have numbers, and the original blocks of the same calls.
-pub(super) fn for_each_call(message: &mut AssistantMessage, mut change: impl FnMut(usize, &mut ToolCall)) {
+pub(super) fn for_each_call(
+    message: &mut AssistantMessage,
+    mut change: impl FnMut(usize, &mut ToolCall),
+) {
     let blocks: Vec<_> = original_calls(&mut message.provider_fields).collect();
     let is_complete = blocks.len() == message.tool_calls.len();
     let mut blocks = blocks.into_iter();
     for (number, call) in (1..).zip(&mut message.tool_calls) {
-        // The blocks have the same order. The ids can differ: a call whose model gave it none got one.
-        let block = if is_complete { blocks.next() } else { blocks.find(|block| block.id() == call.id) };
+        // The blocks have the same order. The ids can differ: a call whose model gave it none got
+        // one.
+        let block = if is_complete {
+            blocks.next()
+        } else {
+            blocks.find(|block| block.id() == call.id)
+        };
         change(number, call);
         if let Some(block) = block {
             block.update(call);
@@ -113,15 +140,29 @@ pub(super) fn find_tool<'a>(name: &str, tools: &'a [Tool]) -> Option<&'a Tool> {
     let named = |name: &str| tools.iter().find(|tool| tool.name == name);
     let bare = || {
         let name = name.split("<|").next().unwrap_or(name).trim();
-        let prefix = NAME_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix));
+        let prefix = NAME_PREFIXES
+            .iter()
+            .find_map(|prefix| name.strip_prefix(prefix));
         prefix.unwrap_or(name)
     };
-    let similar = |bare: &str| tools.iter().find(|tool| tool.name.eq_ignore_ascii_case(bare));
-    named(name).or_else(|| named(bare())).or_else(|| similar(bare()))
+    let similar = |bare: &str| {
+        tools
+            .iter()
+            .find(|tool| tool.name.eq_ignore_ascii_case(bare))
+    };
+    named(name)
+        .or_else(|| named(bare()))
+        .or_else(|| similar(bare()))
 }
 
 fn clean_name(name: &str) -> String {
-    let clean = |char: char| if u8::try_from(char).is_ok_and(is_name_byte) { char } else { '_' };
+    let clean = |char: char| {
+        if u8::try_from(char).is_ok_and(is_name_byte) {
+            char
+        } else {
+            '_'
+        }
+    };
     match name {
         "" => NO_NAME.to_owned(),
         name => name.chars().take(MAX_NAME_CHARS).map(clean).collect(),
@@ -132,20 +173,28 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-".contains(&byte)
 }
 
-/// Returns the original blocks of a message, in its writer's format. `None` if its text and calls are all of it.
+/// Returns the original blocks of a message, in its writer's format. `None` if its text and calls
+/// are all of it.
 pub(super) fn original_blocks(fields: &ProviderFields) -> Option<&Vec<Value>> {
-    ORIGINALS.iter().find_map(|name| fields.0.get(*name)?.as_array())
+    ORIGINALS
+        .iter()
+        .find_map(|name| fields.0.get(*name)?.as_array())
 }
 
-/// Removes the original blocks of a message if some of them are calls: its text and calls are sent in their place.
+/// Removes the original blocks of a message if some of them are calls: its text and calls are sent
+/// in their place.
 pub(crate) fn remove_original_calls(fields: &mut ProviderFields) {
     if original_calls(fields).next().is_some() {
-        ORIGINALS.iter().for_each(|name| drop(fields.0.remove(*name)));
+        ORIGINALS
+            .iter()
+            .for_each(|name| drop(fields.0.remove(*name)));
     }
 }
 
 fn original_calls(fields: &mut ProviderFields) -> impl Iterator<Item = OriginalCall<'_>> {
-    let blocks = ORIGINALS.iter().find(|name| fields.0.get(**name).is_some_and(Value::is_array));
+    let blocks = ORIGINALS
+        .iter()
+        .find(|name| fields.0.get(**name).is_some_and(Value::is_array));
     let blocks = blocks.and_then(|name| fields.0.get_mut(*name)?.as_array_mut());
     blocks.into_iter().flatten().filter_map(OriginalCall::of)
 }
@@ -166,19 +215,27 @@ impl<'a> OriginalCall<'a> {
             "function_call" => RESPONSES_ID,
             _ => return None,
         };
-        Some(Self { block: block.as_object_mut()?, id_field })
+        Some(Self {
+            block: block.as_object_mut()?,
+            id_field,
+        })
     }
 
     fn id(&self) -> &str {
-        self.block.get(self.id_field).and_then(Value::as_str).unwrap_or_default()
+        self.block
+            .get(self.id_field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 
     /// Sets the fields of the call, except for the input of Anthropic, which is not text.
     fn update(self, call: &ToolCall) {
-        self.block.insert(self.id_field.into(), call.id.as_str().into());
+        self.block
+            .insert(self.id_field.into(), call.id.as_str().into());
         self.block.insert("name".into(), call.name.as_str().into());
         if self.id_field == RESPONSES_ID {
-            self.block.insert("arguments".into(), call.arguments.as_str().into());
+            self.block
+                .insert("arguments".into(), call.arguments.as_str().into());
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Images that the provider refuses: damaged ones, formats that it does not know, addresses that it cannot read. They are replaced from
-//! then on, because a refused image would fail each later request.
+//! Images that the provider refuses: damaged ones, formats that it does not know, addresses that it
+//! cannot read. They are replaced from then on, because a refused image would fail each later
+//! request.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -32,14 +33,22 @@ impl RefusedImages {
         }
     }
 
-    /// Records that an image of the request is refused: those since the latest message of the model, else all. Returns whether the
-    /// next request differs.
+    /// Records that an image of the request is refused: those since the latest message of the
+    /// model, else all. Returns whether the next request differs.
     pub(super) fn learn(&self, request: &LlmRequest) -> bool {
         let is_response = |message: &ChatMessage| matches!(message, ChatMessage::Assistant(_));
-        let latest = request.messages.iter().rposition(is_response).map_or(0, |latest| latest + 1);
+        let latest = request
+            .messages
+            .iter()
+            .rposition(is_response)
+            .map_or(0, |latest| latest + 1);
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut add = |messages: &[ChatMessage]| {
-            let images: Vec<_> = messages.iter().flat_map(images).map(|url| fingerprint(url)).collect();
+            let images: Vec<_> = messages
+                .iter()
+                .flat_map(images)
+                .map(|url| fingerprint(url))
+                .collect();
             if refused.len() + images.len() > MAX_REFUSED {
                 refused.clear();
             }

@@ -1,8 +1,9 @@
-//! Makes of each request one that its provider accepts, whatever models have written before. Pure, except for what it learns from
-//! refusals.
+//! Makes of each request one that its provider accepts, whatever models have written before. Pure,
+//! except for what it learns from refusals.
 //!
-//! It works on a copy: the log keeps what the model wrote. The same message becomes the same text, whatever follows it, so that
-//! a request remains the start of the next one: prompt caches and the signatures of reasoning depend on it.
+//! It works on a copy: the log keeps what the model wrote. The same message becomes the same text,
+//! whatever follows it, so that a request remains the start of the next one: prompt caches and the
+//! signatures of reasoning depend on it.
 
 mod calls;
 mod images;
@@ -26,8 +27,9 @@ use reasoning::Reasoning;
 /// The result of a call that has none, which every provider refuses.
 const NO_RESULT: &str = "The call was not made.";
 
-/// A turn of the user, where a provider requires one: before a first message of the model, and after a message of the model that ended
-/// its turn, since newer models continue no message of their own.
+/// A turn of the user, where a provider requires one: before a first message of the model, and
+/// after a message of the model that ended its turn, since newer models continue no message of
+/// their own.
 const CONTINUE: &str = "Continue.";
 
 /// Stands between results and the user's next message.
@@ -36,9 +38,17 @@ const BRIDGE: &str = "OK.";
 /// Precedes images that a result cannot hold.
 const MOVED_IMAGES: &str = "Images of the results above:";
 
-/// Models whose templates refuse a user's message after a result, and call ids of another form than 9 letters and digits.
-const STRICT_TEMPLATES: [&str; 7] =
-    ["mistral", "ministral", "devstral", "codestral", "magistral", "mixtral", "pixtral"];
+/// Models whose templates refuse a user's message after a result, and call ids of another form than
+/// 9 letters and digits.
+const STRICT_TEMPLATES: [&str; 7] = [
+    "mistral",
+    "ministral",
+    "devstral",
+    "codestral",
+    "magistral",
+    "mixtral",
+    "pixtral",
+];
 
 /// What the provider of one model accepts.
 #[derive(Debug)]
@@ -50,12 +60,15 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Creates the rules of a model at an address. Without `images_in_results`, images follow the results of their turn.
+    /// Creates the rules of a model at an address. Without `images_in_results`, images follow the
+    /// results of their turn.
     pub(crate) fn new(config: &LlmConfig, address: &str, images_in_results: bool) -> Self {
         Self {
             reasoning: Reasoning::new(&config.model, address),
             refused_images: RefusedImages::default(),
-            has_strict_template: STRICT_TEMPLATES.iter().any(|family| is_of_family(&config.model, family)),
+            has_strict_template: STRICT_TEMPLATES
+                .iter()
+                .any(|family| is_of_family(&config.model, family)),
             images_in_results,
         }
     }
@@ -71,7 +84,8 @@ impl History {
                 ChatMessage::System(_) => messages.push(message.clone()),
                 ChatMessage::User(parts) => self.push_user(&mut messages, parts.clone()),
                 ChatMessage::Assistant(message) => {
-                    let is_result = |message: &ChatMessage| matches!(message, ChatMessage::ToolResult { .. });
+                    let is_result =
+                        |message: &ChatMessage| matches!(message, ChatMessage::ToolResult { .. });
                     let count = rest.iter().take_while(|message| is_result(message)).count();
                     let (results, others) = rest.split_at(count);
                     rest = others;
@@ -82,10 +96,14 @@ impl History {
             }
         }
         end_with_user(&mut messages);
-        LlmRequest { messages, tools: request.tools.iter().filter_map(repaired_tool).collect() }
+        LlmRequest {
+            messages,
+            tools: request.tools.iter().filter_map(repaired_tool).collect(),
+        }
     }
 
-    /// Completes a response to a request: its calls have different ids and the names of tools, and its fields a writer.
+    /// Completes a response to a request: its calls have different ids and the names of tools, and
+    /// its fields a writer.
     pub(crate) fn complete(&self, response: &mut ModelResponse, request: &LlmRequest) {
         calls::make_ids_unique(&mut response.message);
         calls::for_each_call(&mut response.message, |_, call| {
@@ -107,8 +125,8 @@ impl History {
         }
     }
 
-    /// Adds a message of the user to the one before it, if that is the user's too: many templates require alternating roles. A blank
-    /// message is left out.
+    /// Adds a message of the user to the one before it, if that is the user's too: many templates
+    /// require alternating roles. A blank message is left out.
     fn push_user(&self, messages: &mut Vec<ChatMessage>, mut parts: Vec<MessagePart>) {
         self.refused_images.replace_in(&mut parts);
         parts.retain(|part| !matches!(part, MessagePart::Text(text) if text.trim().is_empty()));
@@ -119,14 +137,18 @@ impl History {
             Some(ChatMessage::User(last)) => return last.extend(parts),
             Some(ChatMessage::ToolResult { .. }) if self.has_strict_template => {
                 let text = BRIDGE.to_owned();
-                messages.push(ChatMessage::Assistant(AssistantMessage { text, ..Default::default() }));
+                messages.push(ChatMessage::Assistant(AssistantMessage {
+                    text,
+                    ..Default::default()
+                }));
             }
             _ => {}
         }
         messages.push(ChatMessage::User(parts));
     }
 
-    /// Adds a message of the model and one result for each of its calls. An empty message is left out.
+    /// Adds a message of the model and one result for each of its calls. An empty message is left
+    /// out.
     fn push_response(
         &self,
         messages: &mut Vec<ChatMessage>,
@@ -145,14 +167,18 @@ impl History {
         let mut answers = Vec::with_capacity(sent.tool_calls.len());
         let mut results: Vec<&ChatMessage> = results.iter().collect();
         for (original, call) in message.tool_calls.iter().zip(&sent.tool_calls) {
-            let mut parts =
-                take_result(&mut results, &original.id).unwrap_or_else(|| vec![text_part(NO_RESULT)]);
+            let mut parts = take_result(&mut results, &original.id)
+                .unwrap_or_else(|| vec![text_part(NO_RESULT)]);
             self.refused_images.replace_in(&mut parts);
             if !self.images_in_results {
                 images.extend(parts.extract_if(.., |part| matches!(part, MessagePart::Image(_))));
             }
             let (call_id, name) = (call.id.clone(), call.name.clone());
-            answers.push(ChatMessage::ToolResult { call_id, name, parts });
+            answers.push(ChatMessage::ToolResult {
+                call_id,
+                name,
+                parts,
+            });
         }
         messages.push(ChatMessage::Assistant(sent));
         messages.extend(answers);
@@ -165,29 +191,33 @@ impl History {
 
 /// Adds a turn of the user if none is there to be answered.
 fn end_with_user(messages: &mut Vec<ChatMessage>) {
-    if !matches!(messages.last(), Some(ChatMessage::User(_) | ChatMessage::ToolResult { .. })) {
+    if !matches!(
+        messages.last(),
+        Some(ChatMessage::User(_) | ChatMessage::ToolResult { .. })
+    ) {
         messages.push(user(CONTINUE));
     }
 }
 
-/// Removes the first result of a call from the results. Logs have calls of one response with the same id.
+/// Removes the first result of a call from the results. Logs have calls of one response with the
+/// same id.
 fn take_result(results: &mut Vec<&ChatMessage>, id: &str) -> Option<Vec<MessagePart>> {
-    let is_result =
-        |result: &&ChatMessage| matches!(result, ChatMessage::ToolResult { call_id, .. } if call_id == id);
+    let is_result = |result: &&ChatMessage| matches!(result, ChatMessage::ToolResult { call_id, .. } if call_id == id);
     match results.remove(results.iter().position(is_result)?) {
         ChatMessage::ToolResult { parts, .. } => Some(parts.clone()),
         _ => None,
     }
 }
 
-/// Whether a message has neither text nor calls, nor another block than reasoning, which is refused at the end of a turn.
+/// Whether a message has neither text nor calls, nor another block than reasoning, which is refused
+/// at the end of a turn.
 fn is_empty(message: &AssistantMessage) -> bool {
     let is_content = |block: &Value| match block["type"].as_str() {
         Some("thinking" | "redacted_thinking" | "reasoning" | "text" | "message") | None => false,
         Some(_) => true,
     };
-    let has_content =
-        calls::original_blocks(&message.provider_fields).is_some_and(|blocks| blocks.iter().any(is_content));
+    let has_content = calls::original_blocks(&message.provider_fields)
+        .is_some_and(|blocks| blocks.iter().any(is_content));
     message.text.trim().is_empty() && message.tool_calls.is_empty() && !has_content
 }
 
@@ -196,7 +226,10 @@ fn repaired_tool(tool: &Tool) -> Option<Tool> {
     if tool.name.is_empty() {
         return None;
     }
-    Some(Tool { parameters: schema::repaired(&tool.parameters), ..tool.clone() })
+    Some(Tool {
+        parameters: schema::repaired(&tool.parameters),
+        ..tool.clone()
+    })
 }
 
 /// Length of a fingerprint, in hexadecimal digits.

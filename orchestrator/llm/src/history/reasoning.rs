@@ -1,7 +1,8 @@
-//! Reasoning and other fields that only their writer understands: who wrote them, and what the provider has refused.
+//! Reasoning and other fields that only their writer understands: who wrote them, and what the
+//! provider has refused.
 //!
-//! A provider refuses the signatures of another model, and some refuse reasoning whose prefix has changed. Then the messages of
-//! that request are sent without it from then on.
+//! A provider refuses the signatures of another model, and some refuse reasoning whose prefix has
+//! changed. Then the messages of that request are sent without it from then on.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,13 +14,15 @@ use serde_json::{Value, json};
 use super::fingerprint;
 use crate::models::is_of_family;
 
-/// The field of a message with the fingerprint of the model and the address that wrote its other fields. Not sent.
+/// The field of a message with the fingerprint of the model and the address that wrote its other
+/// fields. Not sent.
 pub(super) const WRITER_FIELD: &str = "written_by";
 
 /// Maximum number of messages whose refused reasoning is remembered.
 const MAX_REFUSED: usize = 1 << 14;
 
-/// Models that think, and refuse a message with calls that has no reasoning. Their providers accept a blank.
+/// Models that think, and refuse a message with calls that has no reasoning. Their providers accept
+/// a blank.
 const REQUIRES_REASONING: [&str; 3] = ["deepseek-v4", "kimi-k2-thinking", "kimi-k3"];
 
 /// The reasoning of messages without any.
@@ -63,18 +66,25 @@ impl Reasoning {
     /// Names the writer of a new message, if it has fields that others do not understand.
     pub(super) fn sign(&self, message: &mut AssistantMessage) {
         if has_fields(message) {
-            message.provider_fields.0.insert(WRITER_FIELD.into(), self.writer.as_str().into());
+            message
+                .provider_fields
+                .0
+                .insert(WRITER_FIELD.into(), self.writer.as_str().into());
         }
     }
 
-    /// Returns a message without the fields of another writer and refused ones, and with those that the provider requires.
+    /// Returns a message without the fields of another writer and refused ones, and with those that
+    /// the provider requires.
     pub(super) fn of_this_model(&self, message: &AssistantMessage) -> AssistantMessage {
         let mut sent = self.own(message);
         if self.is_refused(&sent) {
             remove_fields(&mut sent);
         }
         if self.requires_reasoning.load(Ordering::Relaxed) {
-            sent.provider_fields.0.entry("reasoning_content").or_insert_with(|| BLANK_REASONING.into());
+            sent.provider_fields
+                .0
+                .entry("reasoning_content")
+                .or_insert_with(|| BLANK_REASONING.into());
         }
         // The first call of a message stands for all.
         if self.requires_signature
@@ -85,7 +95,8 @@ impl Reasoning {
         sent
     }
 
-    /// Returns a message without the fields of another writer. The writer of an older message is unknown.
+    /// Returns a message without the fields of another writer. The writer of an older message is
+    /// unknown.
     fn own(&self, message: &AssistantMessage) -> AssistantMessage {
         let mut own = message.clone();
         let writer = own.provider_fields.0.remove(WRITER_FIELD);
@@ -107,9 +118,13 @@ impl Reasoning {
             ChatMessage::Assistant(message) => Some(self.own(message)),
             _ => None,
         });
-        let fingerprints = messages.filter(has_fields).map(|message| fingerprint_of(&message));
+        let fingerprints = messages
+            .filter(has_fields)
+            .map(|message| fingerprint_of(&message));
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        let new: Vec<_> = fingerprints.filter(|fingerprint| !refused.contains(fingerprint)).collect();
+        let new: Vec<_> = fingerprints
+            .filter(|fingerprint| !refused.contains(fingerprint))
+            .collect();
         if new.is_empty() || new.len() > MAX_REFUSED {
             return false;
         }
@@ -117,7 +132,9 @@ impl Reasoning {
             refused.clear();
         }
         refused.extend(new);
-        tracing::warn!("the provider refuses the reasoning of earlier messages; continuing without it");
+        tracing::warn!(
+            "the provider refuses the reasoning of earlier messages; continuing without it"
+        );
         true
     }
 
@@ -129,21 +146,34 @@ impl Reasoning {
 
 fn remove_fields(message: &mut AssistantMessage) {
     message.provider_fields.0.clear();
-    message.tool_calls.iter_mut().for_each(|call| call.provider_fields.0.clear());
+    message
+        .tool_calls
+        .iter_mut()
+        .for_each(|call| call.provider_fields.0.clear());
 }
 
 fn add_signature(call: &mut ToolCall) {
-    let google = &call.provider_fields.0.get("extra_content").map(|content| &content["google"]);
+    let google = &call
+        .provider_fields
+        .0
+        .get("extra_content")
+        .map(|content| &content["google"]);
     if google.is_none_or(|google| google["thought_signature"].as_str().is_none()) {
         let signature = json!({ "google": { "thought_signature": NO_SIGNATURE } });
-        call.provider_fields.0.insert("extra_content".into(), signature);
+        call.provider_fields
+            .0
+            .insert("extra_content".into(), signature);
     }
 }
 
 /// Whether a message has fields other than its text and its calls.
 fn has_fields(message: &AssistantMessage) -> bool {
     let is_set = |fields: &ProviderFields| fields.0.values().any(|value| !is_void(value));
-    is_set(&message.provider_fields) || message.tool_calls.iter().any(|call| is_set(&call.provider_fields))
+    is_set(&message.provider_fields)
+        || message
+            .tool_calls
+            .iter()
+            .any(|call| is_set(&call.provider_fields))
 }
 
 fn is_void(value: &Value) -> bool {

@@ -12,7 +12,10 @@ fn history(model: &str) -> History {
 }
 
 fn request(messages: Vec<ChatMessage>) -> LlmRequest {
-    LlmRequest { messages, tools: vec![] }
+    LlmRequest {
+        messages,
+        tools: vec![],
+    }
 }
 
 fn sent(model: &str, messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
@@ -32,7 +35,11 @@ fn call(id: &str, name: &str, arguments: &str) -> Value {
 }
 
 fn result(id: &str, text: &str) -> ChatMessage {
-    ChatMessage::ToolResult { call_id: id.into(), name: "run".into(), parts: vec![text_part(text)] }
+    ChatMessage::ToolResult {
+        call_id: id.into(),
+        name: "run".into(),
+        parts: vec![text_part(text)],
+    }
 }
 
 /// Returns the calls of all messages, as they are stored.
@@ -41,31 +48,53 @@ fn calls(messages: &[ChatMessage]) -> Vec<Value> {
         ChatMessage::Assistant(message) => Some(message),
         _ => None,
     });
-    assistants.flat_map(|message| &message.tool_calls).map(|call| call.to_stored()).collect()
+    assistants
+        .flat_map(|message| &message.tool_calls)
+        .map(|call| call.to_stored())
+        .collect()
 }
 
 #[test]
 fn arguments_become_an_object() {
     for (written, expected) in [
-        (r#"{"command": "echo hi"#, r#"{"malformed":"{\"command\": \"echo hi"}"#),
+        (
+            r#"{"command": "echo hi"#,
+            r#"{"malformed":"{\"command\": \"echo hi"}"#,
+        ),
         ("", "{}"),
         ("null", "{}"),
         ("[1]", r#"{"malformed":"[1]"}"#),
         (r#"{"x":  1}"#, r#"{"x":  1}"#),
     ] {
-        let messages =
-            sent("m", vec![user("go"), assistant(json!({ "tool_calls": [call("a", "run", written)] }))]);
+        let messages = sent(
+            "m",
+            vec![
+                user("go"),
+                assistant(json!({ "tool_calls": [call("a", "run", written)] })),
+            ],
+        );
         assert_eq!(calls(&messages), [call("a", "run", expected)], "{written}");
     }
 }
 
 #[test]
 fn names_are_cleaned_and_the_meant_tool_is_found() {
-    let tool = |name: &str| Tool { name: name.into(), description: String::new(), parameters: json!({}) };
-    let request = LlmRequest { messages: vec![], tools: vec![tool("execute_bash"), tool("mcp_a.b")] };
+    let tool = |name: &str| Tool {
+        name: name.into(),
+        description: String::new(),
+        parameters: json!({}),
+    };
+    let request = LlmRequest {
+        messages: vec![],
+        tools: vec![tool("execute_bash"), tool("mcp_a.b")],
+    };
     for (written, found, sent_name) in [
         ("execute_bash", "execute_bash", "execute_bash"),
-        ("execute_bash<|channel|>commentary", "execute_bash", "execute_bash"),
+        (
+            "execute_bash<|channel|>commentary",
+            "execute_bash",
+            "execute_bash",
+        ),
         ("functions.execute_bash", "execute_bash", "execute_bash"),
         ("Execute_Bash ", "execute_bash", "execute_bash"),
         ("mcp_a.b", "mcp_a.b", "mcp_a_b"),
@@ -73,48 +102,84 @@ fn names_are_cleaned_and_the_meant_tool_is_found() {
         ("", "", "unknown_tool"),
     ] {
         let message = json!({ "tool_calls": [call("a", written, "{}")] });
-        let mut response =
-            ModelResponse { message: AssistantMessage::from_stored(message), ..Default::default() };
+        let mut response = ModelResponse {
+            message: AssistantMessage::from_stored(message),
+            ..Default::default()
+        };
         history("m").complete(&mut response, &request);
         assert_eq!(response.message.tool_calls[0].name, found, "{written}");
-        let messages = sent("m", vec![user("go"), ChatMessage::Assistant(response.message)]);
+        let messages = sent(
+            "m",
+            vec![user("go"), ChatMessage::Assistant(response.message)],
+        );
         assert_eq!(calls(&messages), [call("a", sent_name, "{}")], "{written}");
     }
-    let long =
-        sent("m", vec![user("go"), assistant(json!({ "tool_calls": [call("a", &"x".repeat(150), "{}")] }))]);
+    let long = sent(
+        "m",
+        vec![
+            user("go"),
+            assistant(json!({ "tool_calls": [call("a", &"x".repeat(150), "{}")] })),
+        ],
+    );
     assert_eq!(calls(&long), [call("a", &"x".repeat(64), "{}")]);
 }
 
 #[test]
 fn calls_of_one_response_get_different_ids() {
-    let blocks = ["a", "b"].map(|name| json!({ "type": "tool_use", "id": "1", "name": name, "input": {} }));
-    let message =
-        json!({ "tool_calls": [call("1", "a", "{}"), call("1", "b", "{}")], "anthropic_content": blocks });
-    let mut response =
-        ModelResponse { message: AssistantMessage::from_stored(message), ..Default::default() };
+    let blocks =
+        ["a", "b"].map(|name| json!({ "type": "tool_use", "id": "1", "name": name, "input": {} }));
+    let message = json!({ "tool_calls": [call("1", "a", "{}"), call("1", "b", "{}")], "anthropic_content": blocks });
+    let mut response = ModelResponse {
+        message: AssistantMessage::from_stored(message),
+        ..Default::default()
+    };
     history("m").complete(&mut response, &LlmRequest::default());
-    let ids: Vec<_> = response.message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    let ids: Vec<_> = response
+        .message
+        .tool_calls
+        .iter()
+        .map(|call| call.id.as_str())
+        .collect();
     assert_eq!(ids, ["1", "1-2"]);
     let blocks = &response.message.provider_fields.0["anthropic_content"];
-    assert_eq!((&blocks[0]["id"], &blocks[1]["id"]), (&json!("1"), &json!("1-2")));
+    assert_eq!(
+        (&blocks[0]["id"], &blocks[1]["id"]),
+        (&json!("1"), &json!("1-2"))
+    );
 }
 
 #[test]
 fn refused_and_repeated_ids_are_replaced_with_those_of_results() {
     let long = "functions.execute_bash:0/a-very-long-id-of-another-server";
-    let turn = |id: &str| [assistant(json!({ "tool_calls": [call(id, "run", "{}")] })), result(id, "done")];
-    let messages = [vec![user("go")], turn(long).into(), turn(long).into(), turn("ok").into()].concat();
+    let turn = |id: &str| {
+        [
+            assistant(json!({ "tool_calls": [call(id, "run", "{}")] })),
+            result(id, "done"),
+        ]
+    };
+    let messages = [
+        vec![user("go")],
+        turn(long).into(),
+        turn(long).into(),
+        turn("ok").into(),
+    ]
+    .concat();
     for (model, length) in [("gpt-4o", 16), ("mistral-large-4", 9)] {
         let messages = sent(model, messages.clone());
-        let ids: Vec<_> =
-            calls(&messages).iter().map(|call| call["id"].as_str().unwrap().to_owned()).collect();
+        let ids: Vec<_> = calls(&messages)
+            .iter()
+            .map(|call| call["id"].as_str().unwrap().to_owned())
+            .collect();
         let results = messages.iter().filter_map(|message| match message {
             ChatMessage::ToolResult { call_id, .. } => Some(call_id.clone()),
             _ => None,
         });
         let results: Vec<_> = results.collect();
         assert_eq!(ids, results);
-        assert!(ids[0].len() == length && ids[1].len() == length && ids[0] != ids[1], "{ids:?}");
+        assert!(
+            ids[0].len() == length && ids[1].len() == length && ids[0] != ids[1],
+            "{ids:?}"
+        );
         assert_eq!(ids[2] == "ok", model == "gpt-4o");
     }
 }
@@ -144,56 +209,95 @@ fn calls_with_the_same_id_have_their_own_results() {
     let sent = sent("m", messages);
     let [
         ..,
-        ChatMessage::ToolResult { call_id: first, parts: one, .. },
-        ChatMessage::ToolResult { call_id: second, parts: two, .. },
+        ChatMessage::ToolResult {
+            call_id: first,
+            parts: one,
+            ..
+        },
+        ChatMessage::ToolResult {
+            call_id: second,
+            parts: two,
+            ..
+        },
     ] = sent.as_slice()
     else {
         panic!("{sent:?}")
     };
     assert_ne!(first, second);
-    assert_eq!((one, two), (&vec![text_part("one")], &vec![text_part("two")]));
+    assert_eq!(
+        (one, two),
+        (&vec![text_part("one")], &vec![text_part("two")])
+    );
 }
 
 #[test]
 fn empty_messages_are_left_out_and_users_messages_joined() {
     let empty = json!({ "content": " ", "reasoning_content": "hm" });
-    let messages = vec![user("one"), user("two"), assistant(empty), user("three"), assistant(json!({}))];
+    let messages = vec![
+        user("one"),
+        user("two"),
+        assistant(empty),
+        user("three"),
+        assistant(json!({})),
+    ];
     let joined = ChatMessage::User(vec![text_part("one"), text_part("two"), text_part("three")]);
     assert_eq!(sent("m", messages), [joined]);
     let search = json!({ "anthropic_content": [{ "type": "server_tool_use", "id": "s" }] });
-    assert_eq!(sent("m", vec![user("go"), assistant(search.clone())])[1], assistant(search));
+    assert_eq!(
+        sent("m", vec![user("go"), assistant(search.clone())])[1],
+        assistant(search)
+    );
 }
 
 #[test]
 fn call_without_an_id_hides_no_other_from_its_block() {
     let long = "l".repeat(150);
-    let block = |id: &str, name: &str| json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
+    let block =
+        |id: &str, name: &str| json!({ "type": "tool_use", "id": id, "name": name, "input": {} });
     let message = assistant(json!({
         "tool_calls": [call("response-call-1", "run", "{}"), call("b:1", &long, "{}")],
         "anthropic_content": [block("", "run"), block("b:1", &long)],
     }));
     let messages = sent("m", vec![user("go"), message]);
-    let ChatMessage::Assistant(sent) = &messages[1] else { panic!("{messages:?}") };
-    let blocks = sent.provider_fields.0["anthropic_content"].as_array().unwrap();
+    let ChatMessage::Assistant(sent) = &messages[1] else {
+        panic!("{messages:?}")
+    };
+    let blocks = sent.provider_fields.0["anthropic_content"]
+        .as_array()
+        .unwrap();
     for (block, call) in blocks.iter().zip(&sent.tool_calls) {
-        assert_eq!((&block["id"], &block["name"]), (&json!(call.id), &json!(call.name)));
+        assert_eq!(
+            (&block["id"], &block["name"]),
+            (&json!(call.id), &json!(call.name))
+        );
     }
     assert_eq!(sent.tool_calls[1].name.len(), 64);
 }
 
 #[test]
 fn arguments_of_an_original_call_are_text() {
-    for (original, arguments) in [(Value::Null, ""), (json!({ "x": 1 }), "{\"x\":1}"), (json!("{}"), "{}")] {
-        let mut item =
-            json!({ "type": "function_call", "call_id": "a", "name": "run", "arguments": original });
+    for (original, arguments) in [
+        (Value::Null, ""),
+        (json!({ "x": 1 }), "{\"x\":1}"),
+        (json!("{}"), "{}"),
+    ] {
+        let mut item = json!({ "type": "function_call", "call_id": "a", "name": "run", "arguments": original });
         if original.is_null() {
             item.as_object_mut().unwrap().remove("arguments");
         }
-        let message = json!({ "tool_calls": [call("a", "run", arguments)], "openai_output": [item] });
+        let message =
+            json!({ "tool_calls": [call("a", "run", arguments)], "openai_output": [item] });
         let messages = sent("m", vec![user("go"), assistant(message)]);
-        let ChatMessage::Assistant(sent) = &messages[1] else { panic!("{messages:?}") };
-        let text = sent.provider_fields.0["openai_output"][0]["arguments"].as_str().unwrap();
-        assert!(serde_json::from_str::<Value>(text).unwrap().is_object(), "{original}: {text}");
+        let ChatMessage::Assistant(sent) = &messages[1] else {
+            panic!("{messages:?}")
+        };
+        let text = sent.provider_fields.0["openai_output"][0]["arguments"]
+            .as_str()
+            .unwrap();
+        assert!(
+            serde_json::from_str::<Value>(text).unwrap().is_object(),
+            "{original}: {text}"
+        );
     }
 }
 
@@ -201,8 +305,14 @@ fn arguments_of_an_original_call_are_text() {
 fn model_answers_the_user() {
     let text = || assistant(json!({ "content": "I begin." }));
     let expected = [user(CONTINUE), text(), user("go")];
-    assert_eq!(sent("m", vec![user(" "), text(), user(""), user("go")]), expected);
-    assert_eq!(sent("m", vec![ChatMessage::System("be good".into())])[1..], [user(CONTINUE)]);
+    assert_eq!(
+        sent("m", vec![user(" "), text(), user(""), user("go")]),
+        expected
+    );
+    assert_eq!(
+        sent("m", vec![ChatMessage::System("be good".into())])[1..],
+        [user(CONTINUE)]
+    );
 }
 
 #[test]
@@ -218,9 +328,15 @@ fn no_request_ends_with_a_message_of_the_model() {
 fn strict_templates_get_a_message_between_result_and_user() {
     let turn = |model| {
         let call = assistant(json!({ "tool_calls": [call("abcdefghi", "finish", "{}")] }));
-        sent(model, vec![user("go"), call, result("abcdefghi", "done"), user("more")])
+        sent(
+            model,
+            vec![user("go"), call, result("abcdefghi", "done"), user("more")],
+        )
     };
-    assert_eq!(turn("mistral/devstral-medium")[3..], [assistant(json!({ "content": BRIDGE })), user("more")]);
+    assert_eq!(
+        turn("mistral/devstral-medium")[3..],
+        [assistant(json!({ "content": BRIDGE })), user("more")]
+    );
     assert_eq!(turn("gpt-4o")[3..], [user("more")]);
 }
 
@@ -233,9 +349,18 @@ fn images_follow_results_that_cannot_hold_them() {
         parts: vec![text_part("see"), image()],
     };
     let call = assistant(json!({ "tool_calls": [call("a", "run", "{}"), call("b", "run", "{}")] }));
-    let messages = vec![user("go"), call, with_image("a"), result("b", "ok"), user("and?")];
+    let messages = vec![
+        user("go"),
+        call,
+        with_image("a"),
+        result("b", "ok"),
+        user("and?"),
+    ];
     let moved = ChatMessage::User(vec![text_part(MOVED_IMAGES), image(), text_part("and?")]);
-    assert_eq!(sent("m", messages.clone())[2..], [result("a", "see"), result("b", "ok"), moved]);
+    assert_eq!(
+        sent("m", messages.clone())[2..],
+        [result("a", "see"), result("b", "ok"), moved]
+    );
     let kept = History::new(&LlmConfig::new("m"), "h", true).acceptable(&request(messages.clone()));
     assert_eq!(kept.messages, messages);
 }
@@ -245,8 +370,10 @@ fn signed(history: &History) -> AssistantMessage {
         "content": "hm", "reasoning_content": "because", "annotations": [],
         "tool_calls": [{ "id": "a", "function": { "name": "run", "arguments": "{}" }, "extra_content": { "x": 1 } }],
     });
-    let mut response =
-        ModelResponse { message: AssistantMessage::from_stored(message), ..Default::default() };
+    let mut response = ModelResponse {
+        message: AssistantMessage::from_stored(message),
+        ..Default::default()
+    };
     history.complete(&mut response, &LlmRequest::default());
     response.message
 }
@@ -262,18 +389,32 @@ fn fields_are_sent_only_to_their_writer() {
     };
     let own = sent_by(&writer);
     assert_eq!(
-        (&own["reasoning_content"], &own["tool_calls"][0]["extra_content"]["x"]),
+        (
+            &own["reasoning_content"],
+            &own["tool_calls"][0]["extra_content"]["x"]
+        ),
         (&json!("because"), &json!(1))
     );
     assert!(own.get("written_by").is_none());
-    let plain = json!({ "role": "assistant", "content": "hm", "tool_calls": [call("a", "run", "{}")] });
+    let plain =
+        json!({ "role": "assistant", "content": "hm", "tool_calls": [call("a", "run", "{}")] });
     assert_eq!(sent_by(&history("b")), plain);
-    assert_eq!(sent_by(&History::new(&LlmConfig::new("a"), "other:443", false)), plain);
-    let plain_message =
-        AssistantMessage::from_stored(json!({ "content": "hi", "annotations": [], "refusal": null }));
-    let mut response = ModelResponse { message: plain_message.clone(), ..Default::default() };
+    assert_eq!(
+        sent_by(&History::new(&LlmConfig::new("a"), "other:443", false)),
+        plain
+    );
+    let plain_message = AssistantMessage::from_stored(
+        json!({ "content": "hi", "annotations": [], "refusal": null }),
+    );
+    let mut response = ModelResponse {
+        message: plain_message.clone(),
+        ..Default::default()
+    };
     writer.complete(&mut response, &LlmRequest::default());
-    assert_eq!(response.message, plain_message, "a message without such fields names no writer");
+    assert_eq!(
+        response.message, plain_message,
+        "a message without such fields names no writer"
+    );
 }
 
 #[test]
@@ -283,13 +424,18 @@ fn refused_signature_is_replaced() {
         "id": "a", "function": { "name": "run", "arguments": "{}" },
         "extra_content": { "google": { "thought_signature": "old" } },
     }] });
-    let mut response =
-        ModelResponse { message: AssistantMessage::from_stored(message), ..Default::default() };
+    let mut response = ModelResponse {
+        message: AssistantMessage::from_stored(message),
+        ..Default::default()
+    };
     history.complete(&mut response, &LlmRequest::default());
     let request = request(vec![ChatMessage::Assistant(response.message)]);
     let signature = || {
         let calls = calls(&history.acceptable(&request).messages);
-        calls[0]["extra_content"]["google"]["thought_signature"].as_str().unwrap().to_owned()
+        calls[0]["extra_content"]["google"]["thought_signature"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     assert_eq!(signature(), "old");
     assert!(history.learn(HistoryRefusal::Reasoning, &request));
@@ -299,7 +445,11 @@ fn refused_signature_is_replaced() {
 #[test]
 fn refused_reasoning_is_not_sent_again() {
     let history = history("a");
-    let request = request(vec![user("go"), ChatMessage::Assistant(signed(&history)), result("a", "done")]);
+    let request = request(vec![
+        user("go"),
+        ChatMessage::Assistant(signed(&history)),
+        result("a", "done"),
+    ]);
     assert!(history.learn(HistoryRefusal::Reasoning, &request));
     assert!(!history.learn(HistoryRefusal::Reasoning, &request));
     let plain = assistant(json!({ "content": "hm", "tool_calls": [call("a", "run", "{}")] }));
@@ -309,12 +459,20 @@ fn refused_reasoning_is_not_sent_again() {
 #[test]
 fn refused_images_are_left_out_the_newest_first() {
     let history = history("a");
-    let image =
-        |name: &str| ChatMessage::User(vec![MessagePart::Image(format!("data:image/png;base64,{name}"))]);
-    let request = request(vec![image("old"), assistant(json!({ "content": "hm" })), image("new")]);
+    let image = |name: &str| {
+        ChatMessage::User(vec![MessagePart::Image(format!(
+            "data:image/png;base64,{name}"
+        ))])
+    };
+    let request = request(vec![
+        image("old"),
+        assistant(json!({ "content": "hm" })),
+        image("new"),
+    ]);
     let sent = || {
         let messages = history.acceptable(&request).messages;
-        [format!("{:?}", messages[0]), format!("{:?}", messages[2])].map(|text| text.contains("base64"))
+        [format!("{:?}", messages[0]), format!("{:?}", messages[2])]
+            .map(|text| text.contains("base64"))
     };
     assert_eq!(sent(), [true, true]);
     for expected in [[true, false], [false, false]] {
@@ -331,16 +489,28 @@ fn missing_reasoning_and_signatures_are_filled_in() {
         Some(ChatMessage::Assistant(message)) => Value::Object(message.to_stored()),
         other => panic!("{other:?}"),
     };
-    assert_eq!(stored(sent("deepseek/deepseek-v4", vec![user("go"), message()]))["reasoning_content"], " ");
+    assert_eq!(
+        stored(sent("deepseek/deepseek-v4", vec![user("go"), message()]))["reasoning_content"],
+        " "
+    );
     let signature = &stored(sent("gemini-3.1-pro", vec![user("go"), message()]))["tool_calls"][0]["extra_content"]
         ["google"];
-    assert_eq!(signature["thought_signature"], "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=");
+    assert_eq!(
+        signature["thought_signature"],
+        "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+    );
     let history = history("other");
     let request = request(vec![user("go"), message()]);
-    assert_eq!(stored(history.acceptable(&request).messages).get("reasoning_content"), None);
+    assert_eq!(
+        stored(history.acceptable(&request).messages).get("reasoning_content"),
+        None
+    );
     assert!(history.learn(HistoryRefusal::NoReasoning, &request));
     assert!(!history.learn(HistoryRefusal::NoReasoning, &request));
-    assert_eq!(stored(history.acceptable(&request).messages)["reasoning_content"], " ");
+    assert_eq!(
+        stored(history.acceptable(&request).messages)["reasoning_content"],
+        " "
+    );
 }
 
 #[test]
@@ -368,22 +538,41 @@ fn schemas_of_tools_are_repaired() {
         ),
     ] {
         assert_eq!(super::schema::repaired(&schema), expected, "{schema}");
-        assert_eq!(super::schema::repaired(&expected), expected, "a good schema is kept");
+        assert_eq!(
+            super::schema::repaired(&expected),
+            expected,
+            "a good schema is kept"
+        );
     }
 }
 
 #[test]
 fn arguments_have_the_names_of_the_tools_own_schema() {
-    let parameters = json!({ "properties": { "$filter": { "properties": { "a b": {} } }, "x": {} } });
-    let tool = Tool { name: "query".into(), description: String::new(), parameters };
-    let request = LlmRequest { messages: vec![], tools: vec![tool] };
+    let parameters =
+        json!({ "properties": { "$filter": { "properties": { "a b": {} } }, "x": {} } });
+    let tool = Tool {
+        name: "query".into(),
+        description: String::new(),
+        parameters,
+    };
+    let request = LlmRequest {
+        messages: vec![],
+        tools: vec![tool],
+    };
     for (written, expected) in [
-        (r#"{"_filter":{"a_b":1},"x":2}"#, r#"{"$filter":{"a b":1},"x":2}"#),
+        (
+            r#"{"_filter":{"a_b":1},"x":2}"#,
+            r#"{"$filter":{"a b":1},"x":2}"#,
+        ),
         (r#"{"x":  2}"#, r#"{"x":  2}"#),
         (r#"{"_filter": "#, r#"{"_filter": "#),
     ] {
-        let message = AssistantMessage::from_stored(json!({ "tool_calls": [call("a", "query", written)] }));
-        let mut response = ModelResponse { message, ..Default::default() };
+        let message =
+            AssistantMessage::from_stored(json!({ "tool_calls": [call("a", "query", written)] }));
+        let mut response = ModelResponse {
+            message,
+            ..Default::default()
+        };
         history("m").complete(&mut response, &request);
         assert_eq!(response.message.tool_calls[0].arguments, expected);
     }
@@ -394,7 +583,8 @@ fn any_message() -> impl Strategy<Value = ChatMessage> {
     let id = prop::sample::select(vec!["", "a", "b", "call:1", "x".repeat(50).leak()]);
     let name = prop::sample::select(vec!["", "run", "functions.run", "run<|channel|>x"]);
     let arguments = prop::sample::select(vec!["", "null", "{}", "{\"a", "[1]", "{\"x\":1}"]);
-    let call = (id.clone(), name, arguments).prop_map(|(id, name, arguments)| call(id, name, arguments));
+    let call =
+        (id.clone(), name, arguments).prop_map(|(id, name, arguments)| call(id, name, arguments));
     let text = prop::sample::select(vec!["", " ", "text"]);
     prop_oneof![
         text.clone().prop_map(user),

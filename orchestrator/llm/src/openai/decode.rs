@@ -7,15 +7,29 @@ use crate::wire::decoded::{DecodeError, Decoded, complete_response};
 
 pub(super) fn decode(mut body: Value) -> Result<Decoded, DecodeError> {
     let fields = body.as_object_mut().ok_or(DecodeError::NotAnObject)?;
-    let choices = fields.get_mut("choices").and_then(Value::as_array_mut).ok_or(DecodeError::NoChoices)?;
-    let choice = choices.first_mut().and_then(Value::as_object_mut).ok_or(DecodeError::NoChoices)?;
-    let message = choice.get_mut("message").and_then(Value::as_object_mut).ok_or(DecodeError::NoMessage)?;
+    let choices = fields
+        .get_mut("choices")
+        .and_then(Value::as_array_mut)
+        .ok_or(DecodeError::NoChoices)?;
+    let choice = choices
+        .first_mut()
+        .and_then(Value::as_object_mut)
+        .ok_or(DecodeError::NoChoices)?;
+    let message = choice
+        .get_mut("message")
+        .and_then(Value::as_object_mut)
+        .ok_or(DecodeError::NoMessage)?;
     if let Some(Value::Array(parts)) = message.get("content") {
-        let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        let text: String = parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect();
         message.insert("content".into(), text.into());
     }
     match message.get_mut("tool_calls") {
-        Some(Value::Array(calls)) if !calls.is_empty() => calls.iter_mut().for_each(convert_arguments),
+        Some(Value::Array(calls)) if !calls.is_empty() => {
+            calls.iter_mut().for_each(convert_arguments)
+        }
         _ => drop(message.remove("tool_calls")),
     }
     complete_response(ModelResponse::from_stored(body))
@@ -73,7 +87,10 @@ mod tests {
             response_id: "r-1".into(),
             ..TokenUsage::default()
         };
-        assert_eq!((decoded.usage, decoded.reported_cost), (Some(usage), Some(0.5)));
+        assert_eq!(
+            (decoded.usage, decoded.reported_cost),
+            (Some(usage), Some(0.5))
+        );
     }
 
     #[test]
@@ -83,14 +100,22 @@ mod tests {
             { "id": "b", "type": "function", "function": { "name": "b", "arguments": "{\"x\":" } },
             { "function": { "name": "c" } },
         ]}));
-        let calls =
-            json!([call("r-call-1", "a", "{\"x\":1}"), call("b", "b", "{\"x\":"), call("r-call-3", "c", "")]);
+        let calls = json!([
+            call("r-call-1", "a", "{\"x\":1}"),
+            call("b", "b", "{\"x\":"),
+            call("r-call-3", "c", "")
+        ]);
         assert_eq!(message.unwrap()["tool_calls"], calls);
     }
 
     #[test]
     fn response_without_an_id_gets_a_new_one() {
-        let id = || decode(json!({ "choices": [{ "message": {} }] })).unwrap().response.id;
+        let id = || {
+            decode(json!({ "choices": [{ "message": {} }] }))
+                .unwrap()
+                .response
+                .id
+        };
         assert!(id().starts_with("chatcmpl-"));
         assert_ne!(id(), id());
     }
@@ -101,7 +126,10 @@ mod tests {
             json!({ "content": [{ "type": "text", "text": "a" }, { "text": "b" }], "tool_calls": [] }),
         );
         let message = message.unwrap();
-        assert_eq!((&message["content"], &message["tool_calls"]), (&json!("ab"), &Value::Null));
+        assert_eq!(
+            (&message["content"], &message["tool_calls"]),
+            (&json!("ab"), &Value::Null)
+        );
     }
 
     #[test]
@@ -123,6 +151,11 @@ mod tests {
 
     #[test]
     fn usage_is_none_when_the_provider_does_not_count() {
-        assert_eq!(decode(json!({ "choices": [{ "message": {} }], "usage": null })).unwrap().usage, None);
+        assert_eq!(
+            decode(json!({ "choices": [{ "message": {} }], "usage": null }))
+                .unwrap()
+                .usage,
+            None
+        );
     }
 }

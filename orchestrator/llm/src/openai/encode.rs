@@ -1,6 +1,7 @@
 //! Encodes the engine's messages and tools as OpenAI's JSON. Pure.
 //!
-//! Stored events have this format too. The model's messages are sent back with all fields of the provider.
+//! Stored events have this format too. The model's messages are sent back with all fields of the
+//! provider.
 
 use engine::llm::{AssistantMessage, ChatMessage, LlmRequest, MessagePart, Tool};
 use serde_json::{Map, Value, json};
@@ -21,7 +22,8 @@ pub(super) struct Encoder {
 enum Dialect {
     /// Results of tools have no images.
     OpenAi,
-    /// Anthropic's models behind LiteLLM or OpenRouter: results of tools can have images, and cache breakpoints are supported.
+    /// Anthropic's models behind LiteLLM or OpenRouter: results of tools can have images, and cache
+    /// breakpoints are supported.
     Claude,
 }
 
@@ -30,19 +32,30 @@ impl Encoder {
         let claude = config.model.to_lowercase().contains("claude");
         Self {
             vision: config.sends_images(),
-            dialect: if claude { Dialect::Claude } else { Dialect::OpenAi },
+            dialect: if claude {
+                Dialect::Claude
+            } else {
+                Dialect::OpenAi
+            },
             cache_breakpoints: claude && config.caching_prompt,
         }
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
-        let mut messages: Vec<Value> = request.messages.iter().map(|message| self.message(message)).collect();
+        let mut messages: Vec<Value> = request
+            .messages
+            .iter()
+            .map(|message| self.message(message))
+            .collect();
         if self.cache_breakpoints {
             add_cache_breakpoints(&mut messages);
         }
         let mut body = Map::from_iter([("messages".to_owned(), Value::Array(messages))]);
         if !request.tools.is_empty() {
-            body.insert("tools".into(), request.tools.iter().map(Tool::to_stored).collect());
+            body.insert(
+                "tools".into(),
+                request.tools.iter().map(Tool::to_stored).collect(),
+            );
         }
         body
     }
@@ -57,7 +70,11 @@ impl Encoder {
             ChatMessage::System(text) => json!({ "role": "system", "content": text }),
             ChatMessage::User(parts) => json!({ "role": "user", "content": self.content(parts) }),
             ChatMessage::Assistant(message) => assistant_message(message),
-            ChatMessage::ToolResult { call_id, name, parts } => {
+            ChatMessage::ToolResult {
+                call_id,
+                name,
+                parts,
+            } => {
                 json!({ "role": "tool", "tool_call_id": call_id, "name": name, "content": self.content(parts) })
             }
         }
@@ -92,18 +109,26 @@ const COMMON_FIELDS: [&str; 3] = ["role", "content", "tool_calls"];
 /// Fields in which the other wires keep the original content of their messages.
 const FOREIGN_FIELDS: [&str; 2] = [anthropic::CONTENT_FIELD, responses::OUTPUT_FIELD];
 
-/// Encodes a message of the model without nulls, which strict servers reject, and without the fields of the other wires.
+/// Encodes a message of the model without nulls, which strict servers reject, and without the
+/// fields of the other wires.
 fn assistant_message(message: &AssistantMessage) -> Value {
-    let is_foreign = FOREIGN_FIELDS.iter().any(|field| message.provider_fields.0.contains_key(*field));
+    let is_foreign = FOREIGN_FIELDS
+        .iter()
+        .any(|field| message.provider_fields.0.contains_key(*field));
     let mut message = message.to_stored();
-    message.retain(|key, value| !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str())));
+    message.retain(|key, value| {
+        !value.is_null() && (!is_foreign || COMMON_FIELDS.contains(&key.as_str()))
+    });
     Value::Object(message)
 }
 
-/// Marks the system prompt, which includes the tools before it, and the last message that is not the model's, up to which the
-/// next request is identical.
+/// Marks the system prompt, which includes the tools before it, and the last message that is not
+/// the model's, up to which the next request is identical.
 fn add_cache_breakpoints(messages: &mut [Value]) {
-    if let Some(system) = messages.iter_mut().find(|message| message["role"] == "system") {
+    if let Some(system) = messages
+        .iter_mut()
+        .find(|message| message["role"] == "system")
+    {
         add_cache_breakpoint(system);
     }
     let is_input = |message: &&mut Value| message["role"] == "user" || message["role"] == "tool";
@@ -122,7 +147,10 @@ fn add_cache_breakpoint(message: &mut Value) {
     if let Some(text) = message["content"].as_str().map(str::to_owned) {
         message["content"] = json!([{ "type": "text", "text": text }]);
     }
-    if let Some(part) = message["content"].as_array_mut().and_then(|parts| parts.last_mut()) {
+    if let Some(part) = message["content"]
+        .as_array_mut()
+        .and_then(|parts| parts.last_mut())
+    {
         part["cache_control"] = ephemeral;
     }
 }
@@ -136,7 +164,10 @@ mod tests {
     fn encode(change: impl FnOnce(&mut LlmConfig), messages: Vec<ChatMessage>) -> Value {
         let mut config = LlmConfig::new("m");
         change(&mut config);
-        let request = LlmRequest { messages, tools: vec![] };
+        let request = LlmRequest {
+            messages,
+            tools: vec![],
+        };
         Encoder::new(&config).encode(&request)["messages"].take()
     }
 
@@ -149,7 +180,11 @@ mod tests {
     }
 
     fn result(call_id: &str, parts: Vec<MessagePart>) -> ChatMessage {
-        ChatMessage::ToolResult { call_id: call_id.into(), name: "run".into(), parts }
+        ChatMessage::ToolResult {
+            call_id: call_id.into(),
+            name: "run".into(),
+            parts,
+        }
     }
 
     fn image_part() -> Value {
@@ -182,10 +217,13 @@ mod tests {
     #[test]
     fn only_common_fields_of_the_other_wires_are_sent() {
         for field in ["anthropic_content", "openai_output"] {
-            let message =
-                json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", (field): [] });
-            let encoded =
-                encode(|_| (), vec![ChatMessage::Assistant(AssistantMessage::from_stored(message))]);
+            let message = json!({ "role": "assistant", "content": "hi", "reasoning_content": "hm", (field): [] });
+            let encoded = encode(
+                |_| (),
+                vec![ChatMessage::Assistant(AssistantMessage::from_stored(
+                    message,
+                ))],
+            );
             assert_eq!(encoded, json!([{ "role": "assistant", "content": "hi" }]));
         }
     }
@@ -198,7 +236,10 @@ mod tests {
             result("a", vec![image()]),
         ];
         assert_eq!(
-            encode(|config| config.model = "litellm_proxy/Claude-x".into(), messages),
+            encode(
+                |config| config.model = "litellm_proxy/Claude-x".into(),
+                messages
+            ),
             json!([
                 { "role": "system", "content": [{ "type": "text", "text": "be good", "cache_control": { "type": "ephemeral" } }] },
                 { "role": "user", "content": [{ "type": "text", "text": "look" }, image_part()] },
@@ -213,12 +254,18 @@ mod tests {
             config.model = "claude".into();
             config.caching_prompt = false;
         };
-        assert_eq!(encode(change, vec![ChatMessage::System("x".into())])[0]["content"], "x");
+        assert_eq!(
+            encode(change, vec![ChatMessage::System("x".into())])[0]["content"],
+            "x"
+        );
     }
 
     #[test]
     fn note_replaces_an_image_without_vision() {
-        let messages = vec![ChatMessage::User(vec![text("look"), image()]), result("a", vec![image()])];
+        let messages = vec![
+            ChatMessage::User(vec![text("look"), image()]),
+            result("a", vec![image()]),
+        ];
         let encoded = encode(|config| config.disable_vision = Some(true), messages);
         assert_eq!(encoded[0]["content"], format!("look\n{NO_VISION}"));
         assert_eq!(encoded[1]["content"], NO_VISION);

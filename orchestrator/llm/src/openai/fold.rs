@@ -35,12 +35,17 @@ struct PartialCall {
 
 impl StreamFold for OpenAiFold {
     fn add(&mut self, chunk: Value, progress: &mut ProgressBuffer) {
-        let Value::Object(mut chunk) = chunk else { return };
+        let Value::Object(mut chunk) = chunk else {
+            return;
+        };
         if let Some(Value::Array(choices)) = chunk.remove("choices") {
             report_text(&choices, progress);
-            choices.into_iter().for_each(|choice| self.add_choice(choice));
+            choices
+                .into_iter()
+                .for_each(|choice| self.add_choice(choice));
         }
-        self.body.extend(chunk.into_iter().filter(|(_, value)| !value.is_null()));
+        self.body
+            .extend(chunk.into_iter().filter(|(_, value)| !value.is_null()));
     }
 
     fn end(&mut self) {
@@ -60,7 +65,11 @@ impl StreamFold for OpenAiFold {
         if !self.is_terminal() {
             return None;
         }
-        let choices = self.choices.into_iter().map(|(index, choice)| choice.finish(index)).collect();
+        let choices = self
+            .choices
+            .into_iter()
+            .map(|(index, choice)| choice.finish(index))
+            .collect();
         self.body.insert("choices".into(), Value::Array(choices));
         Some(Value::Object(self.body))
     }
@@ -68,8 +77,13 @@ impl StreamFold for OpenAiFold {
 
 impl OpenAiFold {
     fn add_choice(&mut self, choice: Value) {
-        let Value::Object(mut choice) = choice else { return };
-        let index = choice.remove("index").and_then(|index| index.as_u64()).unwrap_or_default();
+        let Value::Object(mut choice) = choice else {
+            return;
+        };
+        let index = choice
+            .remove("index")
+            .and_then(|index| index.as_u64())
+            .unwrap_or_default();
         let folded = self.choices.entry(index).or_default();
         for key in ["delta", "message"] {
             if let Some(Value::Object(delta)) = choice.remove(key) {
@@ -89,7 +103,9 @@ impl PartialChoice {
     }
 
     fn add_call(&mut self, call: Value) {
-        let Value::Object(mut value) = call else { return };
+        let Value::Object(mut value) = call else {
+            return;
+        };
         let index = value.remove("index").and_then(|index| index.as_u64());
         match self.position(index, &value) {
             Some(position) => merge(&mut self.calls[position].value, value),
@@ -97,11 +113,14 @@ impl PartialChoice {
         }
     }
 
-    /// Returns the position of the call that a delta belongs to. `None` for a new call. Some servers send no index; then each
-    /// new id is a new call. Some send the same index for all calls; then a new id with a name is a new call.
+    /// Returns the position of the call that a delta belongs to. `None` for a new call. Some
+    /// servers send no index; then each new id is a new call. Some send the same index for all
+    /// calls; then a new id with a name is a new call.
     fn position(&self, index: Option<u64>, delta: &Map<String, Value>) -> Option<usize> {
         let id = text(delta, "id");
-        let names_a_tool = delta.get("function").is_some_and(|function| function["name"].as_str() > Some(""));
+        let names_a_tool = delta
+            .get("function")
+            .is_some_and(|function| function["name"].as_str() > Some(""));
         let find = |matches: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(matches);
         if index.is_some() {
             let has_same_id =
@@ -117,19 +136,29 @@ impl PartialChoice {
 
     fn finish(mut self, index: u64) -> Value {
         if !self.calls.is_empty() {
-            let calls = self.calls.into_iter().map(|call| Value::Object(call.value)).collect();
-            self.message.insert("tool_calls".into(), Value::Array(calls));
+            let calls = self
+                .calls
+                .into_iter()
+                .map(|call| Value::Object(call.value))
+                .collect();
+            self.message
+                .insert("tool_calls".into(), Value::Array(calls));
         }
         self.rest.insert("index".into(), index.into());
-        self.rest.insert("message".into(), Value::Object(self.message));
+        self.rest
+            .insert("message".into(), Value::Object(self.message));
         Value::Object(self.rest)
     }
 }
 
 /// Reports the text and reasoning of the first choice. Servers have two names for reasoning.
 fn report_text(choices: &[Value], progress: &mut ProgressBuffer) {
-    let Some(delta) = choices.first().map(|choice| &choice["delta"]) else { return };
-    let reasoning = delta["reasoning_content"].as_str().or(delta["reasoning"].as_str());
+    let Some(delta) = choices.first().map(|choice| &choice["delta"]) else {
+        return;
+    };
+    let reasoning = delta["reasoning_content"]
+        .as_str()
+        .or(delta["reasoning"].as_str());
     progress.reasoning(reasoning.unwrap_or_default());
     progress.text(delta["content"].as_str().unwrap_or_default());
 }

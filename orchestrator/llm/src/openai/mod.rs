@@ -17,8 +17,11 @@ use encode::Encoder;
 use fold::OpenAiFold;
 use parameters::build_parameters;
 
-const API: Api =
-    Api { base: "https://api.openai.com/v1", path: "chat/completions", key: ("authorization", "Bearer ") };
+const API: Api = Api {
+    base: "https://api.openai.com/v1",
+    path: "chat/completions",
+    key: ("authorization", "Bearer "),
+};
 
 pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
     let endpoint = endpoint(config)?;
@@ -38,7 +41,10 @@ pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
 fn endpoint(config: &LlmConfig) -> Result<Endpoint, ConfigError> {
     let mut endpoint = Endpoint::new(config, &API, &[])?;
     if let Some(version) = &config.api_version {
-        endpoint.url.query_pairs_mut().append_pair("api-version", version);
+        endpoint
+            .url
+            .query_pairs_mut()
+            .append_pair("api-version", version);
         if let Some(key) = &config.api_key {
             endpoint.add_key("api-key", key)?;
         }

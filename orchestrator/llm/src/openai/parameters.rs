@@ -8,10 +8,13 @@ use crate::wire::parameters::{ParameterForm, Parameters};
 /// Names of the maximum length of a response: OpenAI's, and that of all other servers.
 const LIMIT_NAMES: [&str; 2] = ["max_completion_tokens", "max_tokens"];
 
-pub(super) fn build_parameters(config: &LlmConfig, is_openai: bool) -> Result<Parameters, ConfigError> {
+pub(super) fn build_parameters(
+    config: &LlmConfig,
+    is_openai: bool,
+) -> Result<Parameters, ConfigError> {
     let one = |name, value: Value| vec![ParameterForm::new(name, json!({ (name): value }))];
-    let mut limits =
-        LIMIT_NAMES.map(|name| ParameterForm::new(name, json!({ (name): config.max_output_tokens })));
+    let mut limits = LIMIT_NAMES
+        .map(|name| ParameterForm::new(name, json!({ (name): config.max_output_tokens })));
     if !is_openai {
         limits.reverse();
     }
@@ -19,7 +22,10 @@ pub(super) fn build_parameters(config: &LlmConfig, is_openai: bool) -> Result<Pa
         one("seed", json!(config.seed)),
         one("reasoning_effort", json!(config.reasoning_effort)),
         one("stream_options", json!({ "include_usage": true })),
-        one("stop", json!((!config.stop.is_empty()).then_some(&config.stop))),
+        one(
+            "stop",
+            json!((!config.stop.is_empty()).then_some(&config.stop)),
+        ),
         limits.into(),
     ];
     let sampling = config.sampling().map(|(name, value)| one(name, value));
@@ -60,7 +66,8 @@ mod tests {
         let sampled = |model: &str, temperature| {
             let sent = sent(&parameters(|config| {
                 config.model = model.into();
-                (config.temperature, config.top_p, config.top_k) = (temperature, Some(0.5), Some(7));
+                (config.temperature, config.top_p, config.top_k) =
+                    (temperature, Some(0.5), Some(7));
             }));
             ["temperature", "top_p", "top_k"].map(|name| sent.get(name).is_some())
         };
@@ -68,11 +75,23 @@ mod tests {
             ("m", Some(0.0), [true, true, true]),
             ("openai/o3", Some(0.0), [false, false, false]),
             ("gpt-5-mini", Some(0.7), [false, false, false]),
-            ("litellm_proxy/claude-opus-4-7", Some(0.0), [false, false, false]),
-            ("litellm_proxy/claude-sonnet-4-5", Some(0.0), [true, false, true]),
+            (
+                "litellm_proxy/claude-opus-4-7",
+                Some(0.0),
+                [false, false, false],
+            ),
+            (
+                "litellm_proxy/claude-sonnet-4-5",
+                Some(0.0),
+                [true, false, true],
+            ),
             ("litellm_proxy/claude-sonnet-4-5", None, [false, true, true]),
         ] {
-            assert_eq!(sampled(model, temperature), expected, "{model} {temperature:?}");
+            assert_eq!(
+                sampled(model, temperature),
+                expected,
+                "{model} {temperature:?}"
+            );
         }
     }
 
@@ -95,7 +114,10 @@ mod tests {
         let mut config = LlmConfig::new("m");
         config.completion_kwargs.insert("tools".into(), json!([]));
         let error = build_parameters(&config, false).unwrap_err();
-        assert_eq!(error.to_string(), "`completion_kwargs`: `tools` is reserved for the agent");
+        assert_eq!(
+            error.to_string(),
+            "`completion_kwargs`: `tools` is reserved for the agent"
+        );
     }
 
     #[test]
@@ -115,7 +137,11 @@ mod tests {
         assert!(parameters.drop_parameter("max_tokens"));
         assert_eq!(sent(&parameters)["max_completion_tokens"], 100);
         assert!(parameters.drop_parameter("max_completion_tokens"));
-        assert!(!LIMIT_NAMES.iter().any(|name| sent(&parameters).get(name).is_some()));
+        assert!(
+            !LIMIT_NAMES
+                .iter()
+                .any(|name| sent(&parameters).get(name).is_some())
+        );
     }
 
     #[test]

@@ -27,7 +27,12 @@ pub(super) struct RecordedCall {
 #[serde(rename_all = "snake_case")]
 pub(super) enum CallResult {
     #[serde(rename = "answer")]
-    Response { response: Value, usage: TokenUsage, cost: Option<f64>, latency_seconds: f64 },
+    Response {
+        response: Value,
+        usage: TokenUsage,
+        cost: Option<f64>,
+        latency_seconds: f64,
+    },
     Error {
         #[serde(with = "ErrorName")]
         kind: LlmErrorKind,
@@ -57,13 +62,22 @@ impl CallResult {
 impl From<&Result<Completion, LlmError>> for CallResult {
     fn from(result: &Result<Completion, LlmError>) -> Self {
         match result {
-            Ok(Completion { response, usage, cost, latency }) => Self::Response {
+            Ok(Completion {
+                response,
+                usage,
+                cost,
+                latency,
+            }) => Self::Response {
                 response: response.to_stored(),
                 usage: usage.clone(),
                 cost: *cost,
                 latency_seconds: latency.as_secs_f64(),
             },
-            Err(LlmError { kind, detail, retry_after }) => Self::Error {
+            Err(LlmError {
+                kind,
+                detail,
+                retry_after,
+            }) => Self::Error {
                 kind: *kind,
                 detail: detail.clone(),
                 retry_after_seconds: retry_after.map(|after| after.as_secs_f64()),
@@ -76,15 +90,26 @@ impl From<CallResult> for Result<Completion, LlmError> {
     fn from(outcome: CallResult) -> Self {
         let duration = |seconds| Duration::try_from_secs_f64(seconds).unwrap_or_default();
         match outcome {
-            CallResult::Response { response, usage, cost, latency_seconds } => Ok(Completion {
+            CallResult::Response {
+                response,
+                usage,
+                cost,
+                latency_seconds,
+            } => Ok(Completion {
                 response: ModelResponse::from_stored(response),
                 usage,
                 cost,
                 latency: duration(latency_seconds),
             }),
-            CallResult::Error { kind, detail, retry_after_seconds } => {
-                Err(LlmError { kind, detail, retry_after: retry_after_seconds.map(duration) })
-            }
+            CallResult::Error {
+                kind,
+                detail,
+                retry_after_seconds,
+            } => Err(LlmError {
+                kind,
+                detail,
+                retry_after: retry_after_seconds.map(duration),
+            }),
         }
     }
 }
@@ -94,15 +119,25 @@ impl RecordedCall {
         let read = || {
             // Opening a FIFO would wait for its writer.
             if !file.metadata()?.is_file() {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "not a regular file",
+                ));
             }
             let mut text = String::new();
-            File::open(file)?.take(MAX_CALL_BYTES).read_to_string(&mut text)?;
+            File::open(file)?
+                .take(MAX_CALL_BYTES)
+                .read_to_string(&mut text)?;
             Ok(text)
         };
-        let text = read().map_err(|source| RecordingError::Unreadable { file: file.to_owned(), source })?;
-        serde_json::from_str(&text)
-            .map_err(|source| RecordingError::NotACall { file: file.to_owned(), source })
+        let text = read().map_err(|source| RecordingError::Unreadable {
+            file: file.to_owned(),
+            source,
+        })?;
+        serde_json::from_str(&text).map_err(|source| RecordingError::NotACall {
+            file: file.to_owned(),
+            source,
+        })
     }
 }
 
@@ -125,7 +160,11 @@ fn message(message: &ChatMessage) -> Value {
         ChatMessage::System(text) => json!({ "system": text }),
         ChatMessage::User(message) => json!({ "user": parts(message) }),
         ChatMessage::Assistant(message) => json!({ "assistant": message.to_stored() }),
-        ChatMessage::ToolResult { call_id, name, parts: result } => {
+        ChatMessage::ToolResult {
+            call_id,
+            name,
+            parts: result,
+        } => {
             json!({ "tool_result": { "call_id": call_id, "name": name, "parts": parts(result) } })
         }
     }

@@ -23,9 +23,17 @@ fn find(path: &str, recorded: &Value, now: &Value) -> Option<String> {
         }),
         (was, is) if was == is => None,
         (Value::String(was), Value::String(is)) => {
-            let same = was.chars().zip(is.chars()).take_while(|(was, is)| was == is).count();
+            let same = was
+                .chars()
+                .zip(is.chars())
+                .take_while(|(was, is)| was == is)
+                .count();
             let rest = |text: &str| excerpt(text.chars().skip(same));
-            Some(format!("{path}, character {same}: recorded {:?}, now {:?}", rest(was), rest(is)))
+            Some(format!(
+                "{path}, character {same}: recorded {:?}, now {:?}",
+                rest(was),
+                rest(is)
+            ))
         }
         (was, is) => {
             let text = |value: &Value| excerpt(value.to_string().chars());

@@ -1,11 +1,12 @@
-//! Records calls of a model to files ([`RecordingLlm`]), and replays them ([`ReplayLlm`]), so that an agent can be tested
-//! without a provider.
+//! Records calls of a model to files ([`RecordingLlm`]), and replays them ([`ReplayLlm`]), so that
+//! an agent can be tested without a provider.
 //!
-//! A folder has a JSON file per call, `000001.json` and so on, in the order in which the calls started: the model, the
-//! request, and the response or the error after all retries. A cancelled call has no file.
+//! A folder has a JSON file per call, `000001.json` and so on, in the order in which the calls
+//! started: the model, the request, and the response or the error after all retries. A cancelled
+//! call has no file.
 //!
-//! Files are redacted like the event log. A secret in a response is replaced by a placeholder, which replay replaces by the
-//! secret, so that a command with a secret works again.
+//! Files are redacted like the event log. A secret in a response is replaced by a placeholder,
+//! which replay replaces by the secret, so that a command with a secret works again.
 
 mod call;
 mod difference;
@@ -33,8 +34,8 @@ pub struct RecordingRedaction {
     pub redactor: Redactor,
     /// Replaces secrets in the response, before it is redacted.
     pub placeholders: Placeholders,
-    /// The conversation. Its id, which may be part of paths in the sandbox, is replaced by a mark, so that the recording can be
-    /// replayed in another conversation.
+    /// The conversation. Its id, which may be part of paths in the sandbox, is replaced by a mark,
+    /// so that the recording can be replayed in another conversation.
     pub conversation: Option<ConversationId>,
 }
 
@@ -108,12 +109,17 @@ pub enum RecordingError {
 
 /// Returns the files of calls with their numbers, in order.
 fn list_files(folder: &Path) -> Result<Vec<(u64, PathBuf)>, RecordingError> {
-    let folder_error = |source| RecordingError::Folder { folder: folder.to_owned(), source };
+    let folder_error = |source| RecordingError::Folder {
+        folder: folder.to_owned(),
+        source,
+    };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(folder_error)? {
         let path = entry.map_err(folder_error)?.path();
-        let name =
-            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".json"));
+        let name = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.strip_suffix(".json"));
         if let Some(number) = name.and_then(|name| name.parse().ok()) {
             files.push((number, path));
         }

@@ -1,7 +1,7 @@
 //! Writes each call of a model to a file.
 //!
-//! The folder may be in the workspace, where programs in the sandbox can rename it and create links. So the folder and each
-//! file are opened once, and no path is resolved again.
+//! The folder may be in the workspace, where programs in the sandbox can rename it and create
+//! links. So the folder and each file are opened once, and no path is resolved again.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -17,7 +17,8 @@ use serde_json::json;
 use super::call::{CallResult, RecordedCall, request_to_json};
 use super::{MAX_CALLS, RecordingError, RecordingRedaction, list_files};
 
-/// A model whose calls are recorded. An error of writing a file is logged and does not fail the call, which is paid for.
+/// A model whose calls are recorded. An error of writing a file is logged and does not fail the
+/// call, which is paid for.
 pub struct RecordingLlm {
     inner: Arc<dyn Llm>,
     /// The path, for messages.
@@ -29,7 +30,8 @@ pub struct RecordingLlm {
 }
 
 impl RecordingLlm {
-    /// Appends calls to `folder`, which is created if it is missing. Several processes can record into it concurrently.
+    /// Appends calls to `folder`, which is created if it is missing. Several processes can record
+    /// into it concurrently.
     ///
     /// # Errors
     /// [`RecordingError::Folder`].
@@ -38,7 +40,10 @@ impl RecordingLlm {
         folder: &Path,
         redaction: RecordingRedaction,
     ) -> Result<Self, RecordingError> {
-        let folder_error = |source| RecordingError::Folder { folder: folder.to_owned(), source };
+        let folder_error = |source| RecordingError::Folder {
+            folder: folder.to_owned(),
+            source,
+        };
         std::fs::create_dir_all(folder).map_err(folder_error)?;
         let last = list_files(folder)?.last().map_or(0, |(number, _)| *number);
         Ok(Self {
@@ -50,7 +55,8 @@ impl RecordingLlm {
         })
     }
 
-    /// Claims the next number before the call, so that files are in the order in which calls started.
+    /// Claims the next number before the call, so that files are in the order in which calls
+    /// started.
     async fn claim(&self) -> std::io::Result<DraftFile> {
         let (folder, next) = (Arc::clone(&self.opened_folder), Arc::clone(&self.next));
         run_blocking(move || DraftFile::next(folder, &next)).await
@@ -76,7 +82,9 @@ impl RecordingLlm {
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> std::io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|panic| Err(std::io::Error::other(panic)))
 }
 
 /// An incomplete file under a temporary name. Removed when it is dropped.
@@ -89,8 +97,8 @@ struct DraftFile {
 }
 
 impl DraftFile {
-    /// Creates the next draft. Another process may record into the folder: a number is free if neither its draft nor its file,
-    /// which a draft was renamed to, exists.
+    /// Creates the next draft. Another process may record into the folder: a number is free if
+    /// neither its draft nor its file, which a draft was renamed to, exists.
     fn next(opened_folder: Arc<File>, next: &AtomicU64) -> std::io::Result<Self> {
         let folder = PathBuf::from(format!("/proc/self/fd/{}", opened_folder.as_raw_fd()));
         for _ in 0..MAX_CALLS {
@@ -100,7 +108,12 @@ impl DraftFile {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 created => created?,
             };
-            let claimed = Self { content, draft, file, _folder: Arc::clone(&opened_folder) };
+            let claimed = Self {
+                content,
+                draft,
+                file,
+                _folder: Arc::clone(&opened_folder),
+            };
             if !claimed.file.try_exists()? {
                 return Ok(claimed);
             }
@@ -168,9 +181,15 @@ mod tests {
         draft.finish("{}").unwrap();
         std::fs::rename(path("calls"), path("moved")).unwrap();
         std::os::unix::fs::symlink(path("elsewhere"), path("calls")).unwrap();
-        DraftFile::next(opened, &AtomicU64::new(2)).unwrap().finish("{}").unwrap();
+        DraftFile::next(opened, &AtomicU64::new(2))
+            .unwrap()
+            .finish("{}")
+            .unwrap();
         assert_eq!(std::fs::read_to_string(path("victim")).unwrap(), "precious");
-        assert_eq!(std::fs::read_to_string(path("moved/000002.json")).unwrap(), "{}");
+        assert_eq!(
+            std::fs::read_to_string(path("moved/000002.json")).unwrap(),
+            "{}"
+        );
         assert_eq!(std::fs::read_dir(path("elsewhere")).unwrap().count(), 0);
     }
 }

@@ -7,7 +7,8 @@ use super::items;
 use crate::wire::decoded::{self, DecodeError, Decoded};
 use crate::wire::merge::text;
 
-/// Fields that are stored unchanged. The others have a counterpart, or repeat the request with its long instructions and tools.
+/// Fields that are stored unchanged. The others have a counterpart, or repeat the request with its
+/// long instructions and tools.
 const KEPT_FIELDS: [&str; 2] = ["model", "service_tier"];
 
 /// Names in a usage, and those of chat completions, which stored events have.
@@ -19,12 +20,19 @@ const USAGE_NAMES: [(&str, &str); 4] = [
 ];
 
 pub(super) fn decode(body: Value) -> Result<Decoded, DecodeError> {
-    let Value::Object(mut fields) = body else { return Err(DecodeError::NotAnObject) };
+    let Value::Object(mut fields) = body else {
+        return Err(DecodeError::NotAnObject);
+    };
     if matches!(text(&fields, "status"), "failed" | "cancelled") {
         return Err(DecodeError::Failed);
     }
-    let Some(Value::Array(output)) = fields.remove("output") else { return Err(DecodeError::NoOutput) };
-    let items: Vec<Value> = output.into_iter().filter_map(items::normalize_item).collect();
+    let Some(Value::Array(output)) = fields.remove("output") else {
+        return Err(DecodeError::NoOutput);
+    };
+    let items: Vec<Value> = output
+        .into_iter()
+        .filter_map(items::normalize_item)
+        .collect();
     let finish_reason = finish_reason(&fields, &items).to_owned();
     decoded::complete_response(ModelResponse {
         id: text(&fields, "id").to_owned(),
@@ -36,7 +44,10 @@ pub(super) fn decode(body: Value) -> Result<Decoded, DecodeError> {
 }
 
 fn provider_fields(mut fields: Map<String, Value>) -> Map<String, Value> {
-    let created = fields.get("created_at").and_then(Value::as_f64).map(|seconds| seconds as i64);
+    let created = fields
+        .get("created_at")
+        .and_then(Value::as_f64)
+        .map(|seconds| seconds as i64);
     let usage = fields.remove("usage").map_or(Value::Null, usage);
     fields.retain(|name, value| KEPT_FIELDS.contains(&name.as_str()) && !value.is_null());
     fields.extend(created.map(|created| ("created".to_owned(), created.into())));
@@ -56,9 +67,12 @@ fn usage(mut usage: Value) -> Value {
     usage
 }
 
-/// Returns the reason in terms of chat completions. A refusal of the model is `content_filter`, as on Anthropic's wire.
+/// Returns the reason in terms of chat completions. A refusal of the model is `content_filter`, as
+/// on Anthropic's wire.
 fn finish_reason(fields: &Map<String, Value>, items: &[Value]) -> &'static str {
-    let reason = fields.get("incomplete_details").and_then(|details| details["reason"].as_str());
+    let reason = fields
+        .get("incomplete_details")
+        .and_then(|details| details["reason"].as_str());
     let has_item = |kind: &str| items.iter().any(|item| item["type"] == kind);
     let is_refusal = || parts(items, "message", &["content"]).any(|part| part["type"] == "refusal");
     match (text(fields, "status"), reason) {
@@ -70,38 +84,62 @@ fn finish_reason(fields: &Map<String, Value>, items: &[Value]) -> &'static str {
     }
 }
 
-/// Decodes the items, and keeps them if they cannot be built from the text and the calls. A refusal becomes text, so that the
-/// user can read it.
+/// Decodes the items, and keeps them if they cannot be built from the text and the calls. A refusal
+/// becomes text, so that the user can read it.
 fn message(items: Vec<Value>) -> AssistantMessage {
     let texts = items.iter().map(|item| {
         let parts = parts(std::slice::from_ref(item), "message", &["content"]);
-        parts.filter_map(|part| part["text"].as_str().or(part["refusal"].as_str())).collect()
+        parts
+            .filter_map(|part| part["text"].as_str().or(part["refusal"].as_str()))
+            .collect()
     });
-    let thoughts =
-        parts(&items, "reasoning", &["summary", "content"]).filter_map(|part| part["text"].as_str());
+    let thoughts = parts(&items, "reasoning", &["summary", "content"])
+        .filter_map(|part| part["text"].as_str());
     let reasoning = join_paragraphs(thoughts.map(str::to_owned));
     let mut message = AssistantMessage {
         text: join_paragraphs(texts),
-        tool_calls: items.iter().filter(|item| item["type"] == "function_call").map(call).collect(),
+        tool_calls: items
+            .iter()
+            .filter(|item| item["type"] == "function_call")
+            .map(call)
+            .collect(),
         provider_fields: ProviderFields::default(),
     };
     if !reasoning.is_empty() {
-        message.provider_fields.0.insert("reasoning_content".into(), reasoning.into());
+        message
+            .provider_fields
+            .0
+            .insert("reasoning_content".into(), reasoning.into());
     }
     if !items::are_built_from(&items, &message) {
-        message.provider_fields.0.insert(items::OUTPUT_FIELD.into(), items.into());
+        message
+            .provider_fields
+            .0
+            .insert(items::OUTPUT_FIELD.into(), items.into());
     }
     message
 }
 
 /// Returns the parts in these lists of the items of a type.
-fn parts<'a>(items: &'a [Value], kind: &'a str, lists: &'a [&'a str]) -> impl Iterator<Item = &'a Value> {
+fn parts<'a>(
+    items: &'a [Value],
+    kind: &'a str,
+    lists: &'a [&'a str],
+) -> impl Iterator<Item = &'a Value> {
     let of_kind = items.iter().filter(move |item| item["type"] == kind);
-    of_kind.flat_map(move |item| lists.iter().filter_map(|list| item[*list].as_array()).flatten())
+    of_kind.flat_map(move |item| {
+        lists
+            .iter()
+            .filter_map(|list| item[*list].as_array())
+            .flatten()
+    })
 }
 
 fn join_paragraphs(texts: impl Iterator<Item = String>) -> String {
-    texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    texts
+        .filter(|text| !text.is_empty())
+        .collect::<Vec<_>>()
+        .join("\n\n")
 }
 
 fn call(item: &Value) -> ToolCall {
@@ -145,8 +183,7 @@ mod tests {
     }
 
     fn reasoning_item() -> Value {
-        let summary =
-            json!([{ "type": "summary_text", "text": "hm" }, { "type": "summary_text", "text": "so" }]);
+        let summary = json!([{ "type": "summary_text", "text": "hm" }, { "type": "summary_text", "text": "so" }]);
         json!({ "type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": "e" })
     }
 
@@ -191,7 +228,12 @@ mod tests {
         );
         let usage = decoded.usage.unwrap();
         assert_eq!(
-            (usage.prompt_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.per_turn_token),
+            (
+                usage.prompt_tokens,
+                usage.cache_read_tokens,
+                usage.cache_write_tokens,
+                usage.per_turn_token
+            ),
             (130, 100, 20, 135)
         );
         assert_eq!(decoded.reported_cost, Some(0.5));
@@ -212,7 +254,12 @@ mod tests {
         ] {
             assert_eq!(message(&output)[items::OUTPUT_FIELD], output);
         }
-        for output in [json!([]), json!([text]), json!([call]), json!([text, call, call])] {
+        for output in [
+            json!([]),
+            json!([text]),
+            json!([call]),
+            json!([text, call, call]),
+        ] {
             assert_eq!(message(&output).get(items::OUTPUT_FIELD), None, "{output}");
         }
     }
@@ -244,14 +291,27 @@ mod tests {
         for (status, reason, output, expected) in [
             ("completed", None, json!([text_item(&["a"])]), "stop"),
             ("completed", None, json!([call_item()]), "tool_calls"),
-            ("incomplete", Some("max_output_tokens"), json!([call_item()]), "length"),
+            (
+                "incomplete",
+                Some("max_output_tokens"),
+                json!([call_item()]),
+                "length",
+            ),
             ("incomplete", Some("novel"), json!([]), "length"),
-            ("incomplete", Some("content_filter"), json!([text_item(&["a"])]), "content_filter"),
+            (
+                "incomplete",
+                Some("content_filter"),
+                json!([text_item(&["a"])]),
+                "content_filter",
+            ),
         ] {
             let details = json!({ "reason": reason });
-            let body =
-                json!({ "id": "r", "status": status, "incomplete_details": details, "output": output });
-            assert_eq!(super::decode(body).unwrap().response.finish_reason, expected, "{status} {reason:?}");
+            let body = json!({ "id": "r", "status": status, "incomplete_details": details, "output": output });
+            assert_eq!(
+                super::decode(body).unwrap().response.finish_reason,
+                expected,
+                "{status} {reason:?}"
+            );
         }
     }
 
@@ -261,8 +321,14 @@ mod tests {
             (json!("hi"), DecodeError::NotAnObject),
             (json!({}), DecodeError::NoOutput),
             (json!({ "output": "hi" }), DecodeError::NoOutput),
-            (json!({ "status": "failed", "output": [] }), DecodeError::Failed),
-            (json!({ "status": "cancelled", "output": [] }), DecodeError::Failed),
+            (
+                json!({ "status": "failed", "output": [] }),
+                DecodeError::Failed,
+            ),
+            (
+                json!({ "status": "cancelled", "output": [] }),
+                DecodeError::Failed,
+            ),
             (
                 json!({ "status": "incomplete", "incomplete_details": { "reason": "content_filter" }, "output": [] }),
                 DecodeError::Filtered,
@@ -274,8 +340,12 @@ mod tests {
 
     #[test]
     fn malformed_items_are_ignored() {
-        let output = json!([7, null, {}, { "type": "message", "content": 7 }, { "type": "function_call" }]);
+        let output =
+            json!([7, null, {}, { "type": "message", "content": 7 }, { "type": "function_call" }]);
         let decoded = message(&output);
-        assert_eq!(decoded["tool_calls"][0]["function"], json!({ "name": "", "arguments": "" }));
+        assert_eq!(
+            decoded["tool_calls"][0]["function"],
+            json!({ "name": "", "arguments": "" })
+        );
     }
 }

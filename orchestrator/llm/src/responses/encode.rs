@@ -17,11 +17,18 @@ pub(super) struct Encoder {
 
 impl Encoder {
     pub(super) fn new(config: &LlmConfig) -> Self {
-        Self { vision: config.sends_images(), has_cache_key: config.is_served_by_openai() }
+        Self {
+            vision: config.sends_images(),
+            has_cache_key: config.is_served_by_openai(),
+        }
     }
 
     pub(super) fn encode(&self, request: &LlmRequest) -> Map<String, Value> {
-        let input = request.messages.iter().flat_map(|message| self.items(message)).collect();
+        let input = request
+            .messages
+            .iter()
+            .flat_map(|message| self.items(message))
+            .collect();
         let mut body = Map::from_iter([("input".to_owned(), input)]);
         let system: Vec<&str> = request.messages.iter().filter_map(system_text).collect();
         if !system.is_empty() {
@@ -31,7 +38,10 @@ impl Encoder {
             body.insert("tools".into(), request.tools.iter().map(tool).collect());
         }
         if self.has_cache_key {
-            body.insert("prompt_cache_key".into(), cache_key(&request.messages).into());
+            body.insert(
+                "prompt_cache_key".into(),
+                cache_key(&request.messages).into(),
+            );
         }
         body
     }
@@ -65,14 +75,17 @@ impl Encoder {
         let encode = |part: &MessagePart| match part {
             MessagePart::Text(text) => input_text(text),
             MessagePart::Image(_) if !self.vision => input_text(NO_VISION),
-            MessagePart::Image(url) => json!({ "type": "input_image", "image_url": url, "detail": "auto" }),
+            MessagePart::Image(url) => {
+                json!({ "type": "input_image", "image_url": url, "detail": "auto" })
+            }
         };
         parts.iter().map(encode).collect()
     }
 }
 
-/// Returns a key that all requests of a conversation have in common: the prompt and the start of the task, which never leave it. OpenAI
-/// recommends the id of the conversation, which a request does not have.
+/// Returns a key that all requests of a conversation have in common: the prompt and the start of
+/// the task, which never leave it. OpenAI recommends the id of the conversation, which a request
+/// does not have.
 fn cache_key(messages: &[ChatMessage]) -> String {
     let system: Vec<&str> = messages.iter().filter_map(system_text).collect();
     // Later messages may be added to the first one.
@@ -116,7 +129,11 @@ mod tests {
     fn encode(change: impl FnOnce(&mut LlmConfig), messages: Vec<ChatMessage>) -> Value {
         let mut config = LlmConfig::new("m");
         change(&mut config);
-        let tools = vec![Tool { name: "run".into(), description: "runs".into(), parameters: json!({}) }];
+        let tools = vec![Tool {
+            name: "run".into(),
+            description: "runs".into(),
+            parameters: json!({}),
+        }];
         Value::Object(Encoder::new(&config).encode(&LlmRequest { messages, tools }))
     }
 
@@ -129,7 +146,11 @@ mod tests {
     }
 
     fn result(parts: Vec<MessagePart>) -> ChatMessage {
-        ChatMessage::ToolResult { call_id: "a".into(), name: "run".into(), parts }
+        ChatMessage::ToolResult {
+            call_id: "a".into(),
+            name: "run".into(),
+            parts,
+        }
     }
 
     fn image_part() -> Value {
@@ -151,7 +172,10 @@ mod tests {
             ChatMessage::System("be brief".into()),
         ];
         assert_eq!(
-            encode(|config| config.base_url = Some("http://localhost".into()), messages),
+            encode(
+                |config| config.base_url = Some("http://localhost".into()),
+                messages
+            ),
             json!({
                 "instructions": "be good\n\nbe brief",
                 "input": [
@@ -171,10 +195,20 @@ mod tests {
 
     #[test]
     fn requests_of_a_conversation_have_the_same_cache_key() {
-        let task =
-            |task: &str| vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text(task)])];
+        let task = |task: &str| {
+            vec![
+                ChatMessage::System("be good".into()),
+                ChatMessage::User(vec![text(task)]),
+            ]
+        };
         let key = |messages| encode(|_| (), messages)["prompt_cache_key"].take();
-        let longer = [task("go"), vec![result(vec![text("done")]), ChatMessage::User(vec![text("more")])]];
+        let longer = [
+            task("go"),
+            vec![
+                result(vec![text("done")]),
+                ChatMessage::User(vec![text("more")]),
+            ],
+        ];
         let joined = vec![
             ChatMessage::System("be good".into()),
             ChatMessage::User(vec![text("go"), text("a summary")]),
@@ -183,22 +217,33 @@ mod tests {
             assert_eq!(key(later), key(task("go")));
         }
         assert_ne!(key(task("stay")), key(task("go")));
-        let elsewhere = encode(|config| config.base_url = Some("http://localhost".into()), task("go"));
+        let elsewhere = encode(
+            |config| config.base_url = Some("http://localhost".into()),
+            task("go"),
+        );
         assert_eq!(elsewhere.get("prompt_cache_key"), None);
     }
 
     #[test]
     fn results_and_messages_of_the_user_have_images() {
-        let messages =
-            vec![ChatMessage::User(vec![text("look"), image()]), result(vec![text("see"), image()])];
+        let messages = vec![
+            ChatMessage::User(vec![text("look"), image()]),
+            result(vec![text("see"), image()]),
+        ];
         let input = encode(|_| (), messages)["input"].take();
-        assert_eq!(input[0]["content"], json!([input_text("look"), image_part()]));
+        assert_eq!(
+            input[0]["content"],
+            json!([input_text("look"), image_part()])
+        );
         assert_eq!(input[1]["output"], json!([input_text("see"), image_part()]));
     }
 
     #[test]
     fn note_replaces_an_image_without_vision() {
-        let messages = vec![ChatMessage::User(vec![image()]), result(vec![text("see"), image()])];
+        let messages = vec![
+            ChatMessage::User(vec![image()]),
+            result(vec![text("see"), image()]),
+        ];
         let input = encode(|config| config.disable_vision = Some(true), messages)["input"].take();
         assert_eq!(input[0]["content"], json!([input_text(NO_VISION)]));
         assert_eq!(input[1]["output"], format!("see\n{NO_VISION}"));

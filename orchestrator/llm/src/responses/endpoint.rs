@@ -1,14 +1,18 @@
 //! The endpoint, and Azure's form of it.
 //!
-//! Azure serves the API at one URL for all deployments of a resource, and takes the deployment as the model. Users configure the
-//! URL of chat completions, which names the deployment, and a dated API version, with which Azure does not serve this API.
+//! Azure serves the API at one URL for all deployments of a resource, and takes the deployment as
+//! the model. Users configure the URL of chat completions, which names the deployment, and a dated
+//! API version, with which Azure does not serve this API.
 
 use crate::config::{ConfigError, LlmConfig};
 use crate::hosts;
 use crate::wire::endpoint::{Api, Endpoint};
 
-const API: Api =
-    Api { base: "https://api.openai.com/v1", path: "responses", key: ("authorization", "Bearer ") };
+const API: Api = Api {
+    base: "https://api.openai.com/v1",
+    path: "responses",
+    key: ("authorization", "Bearer "),
+};
 
 /// The part of a base URL's path that users configure for chat completions.
 const CHAT_PATH: &str = "/chat/completions";
@@ -17,12 +21,21 @@ pub(super) fn endpoint(config: &LlmConfig) -> Result<Endpoint, ConfigError> {
     let mut endpoint = Endpoint::new(config, &API, &[])?;
     let is_azure = endpoint.url.host_str().is_some_and(hosts::is_azure);
     let path = endpoint.url.path().replace(CHAT_PATH, "");
-    endpoint.url.set_path(&if is_azure { azure_path(&path) } else { path });
+    endpoint
+        .url
+        .set_path(&if is_azure { azure_path(&path) } else { path });
     let version = config.api_version.as_deref();
     if let Some(version) = version.filter(|version| !is_azure || !is_dated(version)) {
-        endpoint.url.query_pairs_mut().append_pair("api-version", version);
+        endpoint
+            .url
+            .query_pairs_mut()
+            .append_pair("api-version", version);
     }
-    if let Some(key) = config.api_key.as_ref().filter(|_| is_azure || version.is_some()) {
+    if let Some(key) = config
+        .api_key
+        .as_ref()
+        .filter(|_| is_azure || version.is_some())
+    {
         endpoint.add_key("api-key", key)?;
     }
     Ok(endpoint)
@@ -30,7 +43,9 @@ pub(super) fn endpoint(config: &LlmConfig) -> Result<Endpoint, ConfigError> {
 
 /// Returns the deployment that a URL of Azure names.
 pub(super) fn azure_deployment(config: &LlmConfig) -> Option<&str> {
-    let (host, path) = config.configured_base_url()?.split_once("/openai/deployments/")?;
+    let (host, path) = config
+        .configured_base_url()?
+        .split_once("/openai/deployments/")?;
     let host = host.rsplit('/').next()?;
     hosts::is_azure(host).then_some(path.split(['/', '?']).next()?)
 }
@@ -54,7 +69,10 @@ mod tests {
     use super::*;
 
     fn config(base: &str) -> LlmConfig {
-        LlmConfig { base_url: Some(base.into()), ..LlmConfig::new("m") }
+        LlmConfig {
+            base_url: Some(base.into()),
+            ..LlmConfig::new("m")
+        }
     }
 
     #[test]
@@ -81,7 +99,11 @@ mod tests {
             "/openai/deployments/d/chat/completions",
         ] {
             let url = endpoint(&config(&format!("{resource}{path}"))).unwrap().url;
-            assert_eq!(url.as_str(), format!("{resource}/openai/v1/responses"), "{path}");
+            assert_eq!(
+                url.as_str(),
+                format!("{resource}/openai/v1/responses"),
+                "{path}"
+            );
         }
         let project = "https://x.services.ai.azure.com/api/projects/p";
         let url = endpoint(&config(project)).unwrap().url;
@@ -102,15 +124,24 @@ mod tests {
         };
         let azure = "https://x.openai.azure.com";
         assert_eq!(endpoint(azure, "2024-10-21"), None);
-        assert_eq!(endpoint(azure, "preview").as_deref(), Some("api-version=preview"));
-        assert_eq!(endpoint("http://gateway", "2024-10-21").as_deref(), Some("api-version=2024-10-21"));
+        assert_eq!(
+            endpoint(azure, "preview").as_deref(),
+            Some("api-version=preview")
+        );
+        assert_eq!(
+            endpoint("http://gateway", "2024-10-21").as_deref(),
+            Some("api-version=2024-10-21")
+        );
     }
 
     #[test]
     fn deployment_is_found_in_azures_url_only() {
         for (base, deployment) in [
             ("https://x.openai.azure.com/openai/deployments/d", Some("d")),
-            ("https://x.openai.azure.com/openai/deployments/d/chat/completions?a=1", Some("d")),
+            (
+                "https://x.openai.azure.com/openai/deployments/d/chat/completions?a=1",
+                Some("d"),
+            ),
             ("https://x.openai.azure.com/openai/v1", None),
             ("http://gateway/openai/deployments/d", None),
             ("", None),

@@ -1,6 +1,7 @@
 //! Folds the events of a stream into one response.
 //!
-//! Items are taken complete from their last event: some servers send an empty `output` at the end. Deltas are only reported.
+//! Items are taken complete from their last event: some servers send an empty `output` at the end.
+//! Deltas are only reported.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +21,14 @@ pub(super) struct ResponsesFold {
 
 impl StreamFold for ResponsesFold {
     fn add(&mut self, event: Value, progress: &mut ProgressBuffer) {
-        let Value::Object(mut event) = event else { return };
+        let Value::Object(mut event) = event else {
+            return;
+        };
         let index = |name| event.get(name).and_then(Value::as_u64);
         match text(&event, "type") {
-            "response.output_text.delta" | "response.refusal.delta" => progress.text(text(&event, "delta")),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                progress.text(text(&event, "delta"))
+            }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 progress.reasoning(text(&event, "delta"));
             }
@@ -31,7 +36,10 @@ impl StreamFold for ResponsesFold {
                 progress.reasoning("\n\n");
             }
             "response.output_item.done" => {
-                self.add_item(index("output_index"), event.remove("item").unwrap_or_default());
+                self.add_item(
+                    index("output_index"),
+                    event.remove("item").unwrap_or_default(),
+                );
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
                 if let Some(Value::Object(response)) = event.remove("response") {
@@ -57,7 +65,10 @@ impl StreamFold for ResponsesFold {
 
     fn finish(self: Box<Self>) -> Option<Value> {
         let mut response = self.response?;
-        let output_length = response.get("output").and_then(Value::as_array).map_or(0, Vec::len);
+        let output_length = response
+            .get("output")
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         if output_length <= self.items.len() {
             response.insert("output".into(), self.items.into_values().collect());
         }
@@ -68,7 +79,10 @@ impl StreamFold for ResponsesFold {
 impl ResponsesFold {
     /// Adds a complete item. llama.cpp sends no index.
     fn add_item(&mut self, index: Option<u64>, item: Value) {
-        let next = self.items.last_key_value().map_or(0, |(last, _)| last.saturating_add(1));
+        let next = self
+            .items
+            .last_key_value()
+            .map_or(0, |(last, _)| last.saturating_add(1));
         self.items.insert(index.unwrap_or(next), item);
     }
 }
@@ -118,9 +132,16 @@ mod tests {
     #[test]
     fn last_output_is_used_when_it_has_more_items() {
         // A proxy sends the same index for all items.
-        let folded = fold(&[done(Some(0), "a"), done(Some(0), "b"), completed(&["x", "y"])]);
+        let folded = fold(&[
+            done(Some(0), "a"),
+            done(Some(0), "b"),
+            completed(&["x", "y"]),
+        ]);
         assert_eq!(folded.unwrap()["output"], json!(["x", "y"]));
-        assert_eq!(fold(&[done(Some(0), "a"), completed(&["x"])]).unwrap()["output"], json!(["a"]));
+        assert_eq!(
+            fold(&[done(Some(0), "a"), completed(&["x"])]).unwrap()["output"],
+            json!(["a"])
+        );
     }
 
     #[test]

@@ -5,13 +5,23 @@ use std::collections::HashSet;
 use engine::llm::{AssistantMessage, ToolCall};
 use serde_json::{Value, json};
 
-/// The provider field of a message with its original items, if its text and calls do not suffice to build them.
+/// The provider field of a message with its original items, if its text and calls do not suffice to
+/// build them.
 pub(crate) const OUTPUT_FIELD: &str = "openai_output";
 
-/// Converts a message. Sends the original items, unless they lack a call of the message, whose result would be refused.
+/// Converts a message. Sends the original items, unless they lack a call of the message, whose
+/// result would be refused.
 pub(super) fn to_items(message: &AssistantMessage) -> Vec<Value> {
-    let original = message.provider_fields.0.get(OUTPUT_FIELD).and_then(Value::as_array);
-    let call_ids: HashSet<&str> = message.tool_calls.iter().map(|call| call.id.as_str()).collect();
+    let original = message
+        .provider_fields
+        .0
+        .get(OUTPUT_FIELD)
+        .and_then(Value::as_array);
+    let call_ids: HashSet<&str> = message
+        .tool_calls
+        .iter()
+        .map(|call| call.id.as_str())
+        .collect();
     let has_all_calls = |items: &&Vec<Value>| {
         let known: HashSet<&str> = items.iter().filter_map(call_id).collect();
         call_ids.is_subset(&known)
@@ -22,8 +32,9 @@ pub(super) fn to_items(message: &AssistantMessage) -> Vec<Value> {
     }
 }
 
-/// Omits the calls that the engine has dropped from the message, because a call without a result is refused. Omits the reasoning
-/// before them, and at the end of an incomplete response, because reasoning without its following item is refused.
+/// Omits the calls that the engine has dropped from the message, because a call without a result is
+/// refused. Omits the reasoning before them, and at the end of an incomplete response, because
+/// reasoning without its following item is refused.
 fn without_dropped_calls(items: &[Value], call_ids: &HashSet<&str>) -> Vec<Value> {
     let mut sent = Vec::with_capacity(items.len());
     let mut is_following_sent = false;
@@ -42,27 +53,39 @@ fn without_dropped_calls(items: &[Value], call_ids: &HashSet<&str>) -> Vec<Value
 /// Builds items from the text and the calls of a message.
 pub(super) fn build_items(message: &AssistantMessage) -> Vec<Value> {
     let text = (!message.text.is_empty()).then(|| text_item(&message.text));
-    text.into_iter().chain(message.tool_calls.iter().map(call_item)).collect()
+    text.into_iter()
+        .chain(message.tool_calls.iter().map(call_item))
+        .collect()
 }
 
-/// Returns an item of a response as it is sent back. Omits nulls, the log probabilities, and `status`, which Azure refuses. Omits
-/// the id of a call: it is optional, limited in length, and refused without the call's reasoning. `None` if it is not an object.
+/// Returns an item of a response as it is sent back. Omits nulls, the log probabilities, and
+/// `status`, which Azure refuses. Omits the id of a call: it is optional, limited in length, and
+/// refused without the call's reasoning. `None` if it is not an object.
 pub(super) fn normalize_item(mut item: Value) -> Option<Value> {
     remove_nulls(&mut item);
     let fields = item.as_object_mut()?;
     fields.remove("status");
-    if fields.get("type").is_some_and(|kind| kind == "function_call")
+    if fields
+        .get("type")
+        .is_some_and(|kind| kind == "function_call")
         && let Some(id) = fields.remove("id")
     {
         fields.entry("call_id").or_insert(id);
     }
-    for part in fields.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten() {
-        part.as_object_mut().and_then(|part| part.remove("logprobs"));
+    for part in fields
+        .get_mut("content")
+        .and_then(Value::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        part.as_object_mut()
+            .and_then(|part| part.remove("logprobs"));
     }
     Some(item)
 }
 
-/// Whether items have no more than the text and the calls of a message. The id of a text matters only with other items.
+/// Whether items have no more than the text and the calls of a message. The id of a text matters
+/// only with other items.
 pub(super) fn are_built_from(items: &[Value], message: &AssistantMessage) -> bool {
     let without_id = |item: &Value| {
         let mut item = item.clone();
@@ -122,15 +145,20 @@ mod tests {
 
     #[test]
     fn message_of_another_provider_becomes_text_and_calls() {
-        let message = json!({ "content": "hi", "reasoning_content": "hm", "tool_calls": [call("a")] });
+        let message =
+            json!({ "content": "hi", "reasoning_content": "hm", "tool_calls": [call("a")] });
         let expected = json!([text_item("hi"), call_item("a")]);
-        assert_eq!(Value::from(to_items(&AssistantMessage::from_stored(message))), expected);
+        assert_eq!(
+            Value::from(to_items(&AssistantMessage::from_stored(message))),
+            expected
+        );
         assert!(to_items(&AssistantMessage::default()).is_empty());
     }
 
     #[test]
     fn dropped_calls_are_omitted_with_their_reasoning() {
-        let commentary = json!({ "type": "message", "id": "m", "role": "assistant", "phase": "commentary" });
+        let commentary =
+            json!({ "type": "message", "id": "m", "role": "assistant", "phase": "commentary" });
         let original = json!([
             reasoning("r1"),
             commentary,
@@ -140,10 +168,20 @@ mod tests {
             call_item("b"),
             reasoning("r4"),
         ]);
-        let sent =
-            |positions: &[usize]| positions.iter().map(|position| original[*position].clone()).collect();
-        assert_eq!(items(&original, &["a", "b"]), Value::Array(sent(&[0, 1, 2, 3, 4, 5])));
-        assert_eq!(items(&original, &["a"]), Value::Array(sent(&[0, 1, 2, 3, 4])));
+        let sent = |positions: &[usize]| {
+            positions
+                .iter()
+                .map(|position| original[*position].clone())
+                .collect()
+        };
+        assert_eq!(
+            items(&original, &["a", "b"]),
+            Value::Array(sent(&[0, 1, 2, 3, 4, 5]))
+        );
+        assert_eq!(
+            items(&original, &["a"]),
+            Value::Array(sent(&[0, 1, 2, 3, 4]))
+        );
         assert_eq!(items(&original, &["b"]), Value::Array(sent(&[0, 1, 5])));
         assert_eq!(items(&original, &[]), Value::Array(sent(&[0, 1])));
     }
@@ -151,7 +189,10 @@ mod tests {
     #[test]
     fn items_are_built_when_the_original_ones_lack_a_call() {
         let original = json!([reasoning("r"), call_item("a")]);
-        assert_eq!(items(&original, &["a", "b"]), json!([text_item("hi"), call_item("a"), call_item("b")]));
+        assert_eq!(
+            items(&original, &["a", "b"]),
+            json!([text_item("hi"), call_item("a"), call_item("b")])
+        );
     }
 
     #[test]
@@ -162,12 +203,17 @@ mod tests {
         });
         assert_eq!(normalize_item(item), Some(call_item("a")));
         let item = json!({ "type": "function_call", "id": "fc_1", "call_id": null });
-        assert_eq!(normalize_item(item), Some(json!({ "type": "function_call", "call_id": "fc_1" })));
-        let part =
-            json!({ "type": "output_text", "text": "x", "logprobs": [], "annotations": [{ "end": null }] });
+        assert_eq!(
+            normalize_item(item),
+            Some(json!({ "type": "function_call", "call_id": "fc_1" }))
+        );
+        let part = json!({ "type": "output_text", "text": "x", "logprobs": [], "annotations": [{ "end": null }] });
         let item = json!({ "type": "message", "id": "m", "content": [part] });
         let part = json!({ "type": "output_text", "text": "x", "annotations": [{}] });
-        assert_eq!(normalize_item(item), Some(json!({ "type": "message", "id": "m", "content": [part] })));
+        assert_eq!(
+            normalize_item(item),
+            Some(json!({ "type": "message", "id": "m", "content": [part] }))
+        );
         assert_eq!(normalize_item(json!("x")), None);
     }
 }

@@ -1,8 +1,9 @@
 //! The wire format of OpenAI's Responses API.
 //!
-//! Each request has the whole conversation, and nothing is stored at the provider: `previous_response_id` would break edits and
-//! forks of a conversation, and most compatible servers lack it. What the engine's message cannot represent is kept in its
-//! provider fields, and is sent back unchanged: encrypted reasoning, the order of text and calls, and unknown items.
+//! Each request has the whole conversation, and nothing is stored at the provider:
+//! `previous_response_id` would break edits and forks of a conversation, and most compatible
+//! servers lack it. What the engine's message cannot represent is kept in its provider fields, and
+//! is sent back unchanged: encrypted reasoning, the order of text and calls, and unknown items.
 
 mod decode;
 mod encode;
@@ -23,7 +24,9 @@ pub(crate) use items::OUTPUT_FIELD;
 
 pub(crate) fn parts(config: &LlmConfig) -> Result<WireParts, ConfigError> {
     Ok(WireParts {
-        wire: Box::new(Responses { encoder: Encoder::new(config) }),
+        wire: Box::new(Responses {
+            encoder: Encoder::new(config),
+        }),
         endpoint: endpoint::endpoint(config)?,
         parameters: parameters::build_parameters(config)?,
         max_tokens: parameters::max_tokens(config),

@@ -1,9 +1,11 @@
-//! A model that returns responses from a file, for demonstrations, tests and runs without a provider.
+//! A model that returns responses from a file, for demonstrations, tests and runs without a
+//! provider.
 //!
 //! Each call returns the next entry, regardless of the request; after the last one it returns
-//! [`LlmErrorKind::ScriptEnded`]. Ids are derived from the entry's number, so that runs of a script are reproducible: the
-//! third entry has the response id `scripted-3`, and its first call has `call-3-1`. Calls cost nothing. Token counts are those
-//! of the entry, or a fourth of the characters.
+//! [`LlmErrorKind::ScriptEnded`]. Ids are derived from the entry's number, so that runs of a script
+//! are reproducible: the third entry has the response id `scripted-3`, and its first call has
+//! `call-3-1`. Calls cost nothing. Token counts are those of the entry, or a fourth of the
+//! characters.
 //!
 //! [`SCRIPT_EXAMPLE`] describes the format of the file.
 
@@ -16,8 +18,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::llm::{
-    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest,
-    MessagePart, ModelResponse, ProviderFields, ToolCall,
+    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmErrorKind, LlmProgress,
+    LlmRequest, MessagePart, ModelResponse, ProviderFields, ToolCall,
 };
 use protocol::metrics::TokenUsage;
 use serde_json::{Value, json};
@@ -39,7 +41,10 @@ impl ScriptedLlm {
     /// # Errors
     /// The script is invalid. The source has the line and column.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
-        Ok(Self { script: serde_json::from_str(text)?, next: AtomicUsize::new(0) })
+        Ok(Self {
+            script: serde_json::from_str(text)?,
+            next: AtomicUsize::new(0),
+        })
     }
 
     /// Skips the responses that a resumed conversation has in its log, and the errors before them.
@@ -48,8 +53,13 @@ impl ScriptedLlm {
         let entries = (1..).zip(&self.script.responses);
         let responses = entries.filter(|(_, entry)| matches!(entry, Entry::Response { .. }));
         let mut ends = std::iter::once(0).chain(responses.map(|(number, _)| number));
-        let next = ends.nth(response_count).unwrap_or(self.script.responses.len());
-        Self { next: AtomicUsize::new(next), ..self }
+        let next = ends
+            .nth(response_count)
+            .unwrap_or(self.script.responses.len());
+        Self {
+            next: AtomicUsize::new(next),
+            ..self
+        }
     }
 
     /// Returns the next entry and its number, from 1.
@@ -69,11 +79,15 @@ impl ScriptedLlm {
             Entry::Response { text, calls, usage } => (text.as_deref(), calls, *usage),
             Entry::Error(kind) => return Err(*kind),
         };
-        let calls: Vec<ToolCall> =
-            (1..).zip(calls).map(|(position, call)| call.to_call(number, position)).collect();
+        let calls: Vec<ToolCall> = (1..)
+            .zip(calls)
+            .map(|(position, call)| call.to_call(number, position))
+            .collect();
         let usage = usage.unwrap_or_else(|| ScriptedUsage {
             prompt_tokens: estimate_tokens(request_chars(request)),
-            completion_tokens: estimate_tokens(text.unwrap_or_default().chars().count() + call_chars(&calls)),
+            completion_tokens: estimate_tokens(
+                text.unwrap_or_default().chars().count() + call_chars(&calls),
+            ),
         });
         Ok(Completion {
             response: self.response(number, text, calls, usage),
@@ -90,7 +104,11 @@ impl ScriptedLlm {
         tool_calls: Vec<ToolCall>,
         usage: ScriptedUsage,
     ) -> ModelResponse {
-        let finish_reason = if tool_calls.is_empty() { "stop" } else { "tool_calls" };
+        let finish_reason = if tool_calls.is_empty() {
+            "stop"
+        } else {
+            "tool_calls"
+        };
         let text = text.unwrap_or_default().to_owned();
         let usage = json!({
             "prompt_tokens": usage.prompt_tokens,
@@ -101,11 +119,18 @@ impl ScriptedLlm {
         let fields = [("created", 0.into()), ("model", model), ("usage", usage)];
         ModelResponse {
             id: response_id(number),
-            message: AssistantMessage { text, tool_calls, ..AssistantMessage::default() },
+            message: AssistantMessage {
+                text,
+                tool_calls,
+                ..AssistantMessage::default()
+            },
             finish_reason: finish_reason.to_owned(),
             choice_fields: ProviderFields::default(),
             provider_fields: ProviderFields(
-                fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect(),
+                fields
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into_iter()
+                    .collect(),
             ),
         }
     }
@@ -137,7 +162,11 @@ impl Llm for ScriptedLlm {
         request: &LlmRequest,
         _on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let error = |kind, detail| LlmError { kind, detail, retry_after: None };
+        let error = |kind, detail| LlmError {
+            kind,
+            detail,
+            retry_after: None,
+        };
         let entries = self.script.responses.len();
         let Some((number, entry)) = self.next_entry() else {
             let detail = format!("all {entries} responses of the script are used");
@@ -158,7 +187,10 @@ fn estimate_tokens(chars: usize) -> u64 {
 }
 
 fn call_chars(calls: &[ToolCall]) -> usize {
-    calls.iter().map(|call| call.to_stored().to_string().chars().count()).sum()
+    calls
+        .iter()
+        .map(|call| call.to_stored().to_string().chars().count())
+        .sum()
 }
 
 fn request_chars(request: &LlmRequest) -> usize {
@@ -171,7 +203,10 @@ fn request_chars(request: &LlmRequest) -> usize {
         ChatMessage::User(parts) | ChatMessage::ToolResult { parts, .. } => {
             parts.iter().map(part_chars).sum()
         }
-        ChatMessage::Assistant(message) => Value::Object(message.to_stored()).to_string().chars().count(),
+        ChatMessage::Assistant(message) => Value::Object(message.to_stored())
+            .to_string()
+            .chars()
+            .count(),
     });
     messages.sum()
 }

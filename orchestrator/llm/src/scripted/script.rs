@@ -46,7 +46,11 @@ pub(super) struct Script {
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "EntryFields")]
 pub(super) enum Entry {
-    Response { text: Option<String>, calls: Vec<ScriptedCall>, usage: Option<ScriptedUsage> },
+    Response {
+        text: Option<String>,
+        calls: Vec<ScriptedCall>,
+        usage: Option<ScriptedUsage>,
+    },
     Error(LlmErrorKind),
 }
 
@@ -90,7 +94,12 @@ impl TryFrom<EntryFields> for Entry {
     type Error = &'static str;
 
     fn try_from(fields: EntryFields) -> Result<Self, &'static str> {
-        let EntryFields { text, tool_calls: calls, usage, error } = fields;
+        let EntryFields {
+            text,
+            tool_calls: calls,
+            usage,
+            error,
+        } = fields;
         match error {
             None if text.is_none() && calls.is_empty() => {
                 Err("a response requires `text`, `tool_calls` or `error`")

@@ -5,8 +5,13 @@ fn script(text: &str) -> ScriptedLlm {
 }
 
 async fn next(llm: &ScriptedLlm) -> Result<Completion, LlmErrorKind> {
-    let request = LlmRequest { messages: vec![ChatMessage::System("12345".into())], tools: vec![] };
-    llm.complete(&request, &|_| ()).await.map_err(|error| error.kind)
+    let request = LlmRequest {
+        messages: vec![ChatMessage::System("12345".into())],
+        tools: vec![],
+    };
+    llm.complete(&request, &|_| ())
+        .await
+        .map_err(|error| error.kind)
 }
 
 fn parse_error(text: &str) -> String {
@@ -21,12 +26,21 @@ async fn entries_of_the_example_are_returned_in_order() {
 
     let first = next(&llm).await.unwrap();
     assert_eq!(
-        (first.response.id.as_str(), first.response.message.text.as_str()),
+        (
+            first.response.id.as_str(),
+            first.response.message.text.as_str()
+        ),
         ("scripted-1", "I look around first.")
     );
     let call = &first.response.message.tool_calls[0];
-    assert_eq!((call.id.as_str(), call.arguments.as_str()), ("call-1-1", r#"{"command":"ls"}"#));
-    assert_eq!((first.usage.prompt_tokens, first.usage.completion_tokens), (1200, 30));
+    assert_eq!(
+        (call.id.as_str(), call.arguments.as_str()),
+        ("call-1-1", r#"{"command":"ls"}"#)
+    );
+    assert_eq!(
+        (first.usage.prompt_tokens, first.usage.completion_tokens),
+        (1200, 30)
+    );
 
     assert_eq!(next(&llm).await, Err(LlmErrorKind::RateLimited));
     let third = next(&llm).await.unwrap().response;
@@ -38,7 +52,9 @@ async fn entries_of_the_example_are_returned_in_order() {
 
 #[tokio::test]
 async fn response_is_stored_in_v0s_format() {
-    let completion = next(&script(r#"{ "responses": [{ "text": "Hello." }] }"#)).await.unwrap();
+    let completion = next(&script(r#"{ "responses": [{ "text": "Hello." }] }"#))
+        .await
+        .unwrap();
     assert_eq!(
         completion.response.to_stored(),
         json!({
@@ -50,7 +66,10 @@ async fn response_is_stored_in_v0s_format() {
             "usage": { "prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4 },
         })
     );
-    assert_eq!((completion.cost, completion.usage.per_turn_token), (Some(0.0), 4));
+    assert_eq!(
+        (completion.cost, completion.usage.per_turn_token),
+        (Some(0.0), 4)
+    );
 }
 
 #[tokio::test]
@@ -75,7 +94,10 @@ fn error_of_a_script_has_its_line_and_column() {
             "{\"responses\": [\n{ \"txt\": 1 }]}",
             "unknown field `txt`, expected one of `text`, `tool_calls`, `usage`, `error` at line 2 column 7",
         ),
-        ("{\"responses\": [\n{}]}", "a response requires `text`, `tool_calls` or `error` at line 2 column 3"),
+        (
+            "{\"responses\": [\n{}]}",
+            "a response requires `text`, `tool_calls` or `error` at line 2 column 3",
+        ),
         (
             "{\"responses\": [\n{ \"error\": \"timeout\", \"text\": \"\" }]}",
             "a response with `error` cannot have other fields at line 2 column 35",
@@ -91,5 +113,8 @@ fn error_of_a_script_has_its_line_and_column() {
     ] {
         assert_eq!(parse_error(text), expected);
     }
-    assert!(parse_error(r#"{ "responses": [{ "error": "slow" }] }"#).starts_with("unknown variant `slow`"));
+    assert!(
+        parse_error(r#"{ "responses": [{ "error": "slow" }] }"#)
+            .starts_with("unknown variant `slow`")
+    );
 }

@@ -31,16 +31,29 @@ impl MessagesProvider {
         }
     }
 
-    pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
-        check_tools(body["tools"].as_array().into_iter().flatten(), "input_schema")?;
+    pub(super) fn answer(
+        &mut self,
+        body: &Value,
+        message: &AssistantMessage,
+    ) -> Result<Value, Refusal> {
+        check_tools(
+            body["tools"].as_array().into_iter().flatten(),
+            "input_schema",
+        )?;
         let marks = body.to_string().matches("cache_control").count();
-        refuse(marks > MAX_CACHE_MARKS, "a maximum of 4 blocks with cache_control may be provided")?;
+        refuse(
+            marks > MAX_CACHE_MARKS,
+            "a maximum of 4 blocks with cache_control may be provided",
+        )?;
         let turns = body["messages"].as_array().ok_or("no messages")?;
         refuse(
             turns.last().is_none_or(|turn| turn["role"] != "user"),
             "does not support assistant message prefill",
         )?;
-        refuse(turns[0]["role"] != "user", "first message must use the user role")?;
+        refuse(
+            turns[0]["role"] != "user",
+            "first message must use the user role",
+        )?;
         let mut ids = HashSet::new();
         let mut open: HashSet<&str> = HashSet::new();
         for (number, turn) in turns.iter().enumerate() {
@@ -49,20 +62,34 @@ impl MessagesProvider {
             for block in blocks {
                 let id = block["id"].as_str().unwrap_or_default();
                 match block["type"].as_str().unwrap_or_default() {
-                    "text" => refuse(!has_text(&block["text"]), "text content blocks must be non-empty")?,
+                    "text" => refuse(
+                        !has_text(&block["text"]),
+                        "text content blocks must be non-empty",
+                    )?,
                     "tool_use" => {
-                        refuse(!is_name(&block["id"]), "tool_use.id: String should match pattern")?;
+                        refuse(
+                            !is_name(&block["id"]),
+                            "tool_use.id: String should match pattern",
+                        )?;
                         refuse(!ids.insert(id), "`tool_use` ids must be unique")?;
                         refuse(
                             !block["input"].is_object(),
-                            &format!("tool_use.input: Input should be a valid dictionary, not {block}"),
+                            &format!(
+                                "tool_use.input: Input should be a valid dictionary, not {block}"
+                            ),
                         )?;
-                        refuse(!is_name(&block["name"]), "tool_use.name: String should match pattern")?;
+                        refuse(
+                            !is_name(&block["name"]),
+                            "tool_use.name: String should match pattern",
+                        )?;
                         open.insert(id);
                     }
                     "tool_result" => {
                         let id = block["tool_use_id"].as_str().unwrap_or_default();
-                        refuse(!open.remove(id), "unexpected `tool_use_id` found in `tool_result` blocks")?;
+                        refuse(
+                            !open.remove(id),
+                            "unexpected `tool_use_id` found in `tool_result` blocks",
+                        )?;
                     }
                     "thinking" => self.check_thinking(block, &prefix(body, number))?,
                     other => refuse(true, &format!("a block of type {other:?}"))?,
@@ -78,7 +105,10 @@ impl MessagesProvider {
 
     fn check_thinking(&mut self, block: &Value, prefix: &str) -> Result<(), Refusal> {
         let signature = block["signature"].as_str().unwrap_or_default();
-        let known = self.signatures.get(signature).ok_or("Invalid `signature` in `thinking` block")?;
+        let known = self
+            .signatures
+            .get(signature)
+            .ok_or("Invalid `signature` in `thinking` block")?;
         let is_changed = known != prefix;
         self.changed_prefixes += usize::from(is_changed);
         self.returned += usize::from(!is_changed);
@@ -97,7 +127,8 @@ impl MessagesProvider {
             content.push(json!({ "type": "text", "text": message.text }));
         }
         content.extend(message.tool_calls.iter().map(|call| {
-            let input = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+            let input =
+                serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
             json!({ "type": "tool_use", "id": call.id, "name": call.name, "input": input })
         }));
         json!({
@@ -107,7 +138,8 @@ impl MessagesProvider {
     }
 }
 
-/// Returns what precedes a turn: the system prompt, the tools and the earlier turns, without cache marks.
+/// Returns what precedes a turn: the system prompt, the tools and the earlier turns, without cache
+/// marks.
 fn prefix(body: &Value, turn: usize) -> String {
     let mut turns = body["messages"].as_array().cloned().unwrap_or_default();
     turns.truncate(turn);

@@ -1,4 +1,5 @@
-//! Model providers in this process, for tests. They refuse what real providers refuse, and write what models write.
+//! Model providers in this process, for tests. They refuse what real providers refuse, and write
+//! what models write.
 //!
 //! The rules are from the providers' documentation and from reported errors, which the rules name.
 
@@ -19,12 +20,14 @@ use responses::ResponsesProvider;
 /// Returns the status and the body of the response to the body of a request.
 type Respond = dyn Fn(&[u8]) -> (u16, Value) + Send + Sync;
 
-/// Answers requests in place of an HTTP server. See [`LlmConfig::in_process`](crate::LlmConfig::in_process).
+/// Answers requests in place of an HTTP server. See
+/// [`LlmConfig::in_process`](crate::LlmConfig::in_process).
 #[derive(Clone)]
 pub struct InProcessProvider(Arc<Respond>);
 
 impl InProcessProvider {
-    /// Creates a provider. `respond` returns the status and the body of the response to the body of a request.
+    /// Creates a provider. `respond` returns the status and the body of the response to the body of
+    /// a request.
     pub fn new(respond: impl Fn(&[u8]) -> (u16, Value) + Send + Sync + 'static) -> Self {
         Self(Arc::new(respond))
     }
@@ -39,7 +42,9 @@ impl InProcessProvider {
 
 impl fmt::Debug for InProcessProvider {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("InProcessProvider").finish_non_exhaustive()
+        formatter
+            .debug_struct("InProcessProvider")
+            .finish_non_exhaustive()
     }
 }
 
@@ -74,17 +79,52 @@ impl StrictProvider {
         };
         let chat = [
             ("openai/gpt-4o", CHAT),
-            ("mistral-large-4", ChatRules { has_strict_template: true, ..CHAT }),
-            ("deepseek/deepseek-v4", ChatRules { requires_reasoning: true, ..CHAT }),
-            ("a-thinking-model", ChatRules { requires_reasoning: true, ..CHAT }),
-            ("gemini/gemini-3.1-pro", ChatRules { requires_signature: true, ..CHAT }),
-            ("gemma-3", ChatRules { has_tools: false, has_strict_template: true, ..CHAT }),
+            (
+                "mistral-large-4",
+                ChatRules {
+                    has_strict_template: true,
+                    ..CHAT
+                },
+            ),
+            (
+                "deepseek/deepseek-v4",
+                ChatRules {
+                    requires_reasoning: true,
+                    ..CHAT
+                },
+            ),
+            (
+                "a-thinking-model",
+                ChatRules {
+                    requires_reasoning: true,
+                    ..CHAT
+                },
+            ),
+            (
+                "gemini/gemini-3.1-pro",
+                ChatRules {
+                    requires_signature: true,
+                    ..CHAT
+                },
+            ),
+            (
+                "gemma-3",
+                ChatRules {
+                    has_tools: false,
+                    has_strict_template: true,
+                    ..CHAT
+                },
+            ),
         ];
-        let chat = chat.map(|(model, rules)| (model, Api::Chat(ChatProvider::new(model, rules, seed))));
+        let chat =
+            chat.map(|(model, rules)| (model, Api::Chat(ChatProvider::new(model, rules, seed))));
         let messages = Api::Messages(MessagesProvider::new(seed));
         let responses = Api::Responses(ResponsesProvider::new(seed));
         chat.into_iter()
-            .chain([("anthropic/claude-fable-5-2", messages), ("openai/responses/gpt-6-luna", responses)])
+            .chain([
+                ("anthropic/claude-fable-5-2", messages),
+                ("openai/responses/gpt-6-luna", responses),
+            ])
             .map(|(model, api)| Self { model, api })
             .collect()
     }
@@ -116,7 +156,10 @@ impl StrictProvider {
     /// # Errors
     /// The provider refuses the request.
     pub fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
-        refuse(body.to_string().contains(DAMAGED_IMAGE), "Could not process image")?;
+        refuse(
+            body.to_string().contains(DAMAGED_IMAGE),
+            "Could not process image",
+        )?;
         match &mut self.api {
             Api::Chat(provider) => provider.answer(body, message),
             Api::Messages(provider) => provider.answer(body, message),
@@ -125,14 +168,33 @@ impl StrictProvider {
     }
 }
 
-/// Returns a message of a model that writes as models should not: blank texts, and calls with repeated ids, marks of a template in
-/// the names of tools, and arguments that are cut or not an object.
+/// Returns a message of a model that writes as models should not: blank texts, and calls with
+/// repeated ids, marks of a template in the names of tools, and arguments that are cut or not an
+/// object.
 pub fn odd_message(random: &mut fastrand::Rng, tool: &str, arguments: &str) -> AssistantMessage {
     let long = "l".repeat(150);
-    let ids = ["call_1", "functions.execute_bash:0", &long[..48], "abcdefghi", ""];
-    let names = [tool, &format!("functions.{tool}"), &format!("{tool}<|channel|>commentary"), "", &long]
-        .map(str::to_owned);
-    let arguments = [arguments, &arguments[..arguments.len() / 2], "", "null", "[1]"];
+    let ids = [
+        "call_1",
+        "functions.execute_bash:0",
+        &long[..48],
+        "abcdefghi",
+        "",
+    ];
+    let names = [
+        tool,
+        &format!("functions.{tool}"),
+        &format!("{tool}<|channel|>commentary"),
+        "",
+        &long,
+    ]
+    .map(str::to_owned);
+    let arguments = [
+        arguments,
+        &arguments[..arguments.len() / 2],
+        "",
+        "null",
+        "[1]",
+    ];
     let mut call = || ToolCall {
         id: ids[random.usize(..ids.len())].to_owned(),
         name: names[random.usize(..names.len())].clone(),
@@ -149,7 +211,11 @@ pub fn odd_message(random: &mut fastrand::Rng, tool: &str, arguments: &str) -> A
 }
 
 fn refuse(is_refused: bool, why: &str) -> Result<(), Refusal> {
-    if is_refused { Err(why.to_owned()) } else { Ok(()) }
+    if is_refused {
+        Err(why.to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 /// Whether a content has text, or is a list of parts.
@@ -160,17 +226,26 @@ fn has_text(value: &Value) -> bool {
 
 fn is_name(value: &Value) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    value.as_str().is_some_and(|name| (1..=64).contains(&name.len()) && name.bytes().all(is_allowed))
+    value
+        .as_str()
+        .is_some_and(|name| (1..=64).contains(&name.len()) && name.bytes().all(is_allowed))
 }
 
 /// Checks the tools of a request. Their schemas are in the field `schema`.
 fn check_tools<'a>(tools: impl Iterator<Item = &'a Value>, schema: &str) -> Result<(), Refusal> {
     for tool in tools {
-        refuse(!is_name(&tool["name"]), "tools[0].name: String should match pattern")?;
+        refuse(
+            !is_name(&tool["name"]),
+            "tools[0].name: String should match pattern",
+        )?;
         let schema = &tool[schema];
-        refuse(schema["type"] != "object", "schema must be a JSON Schema of 'type: \"object\"'")?;
-        let combination =
-            ["oneOf", "anyOf", "allOf", "enum", "not"].into_iter().find(|name| schema.get(name).is_some());
+        refuse(
+            schema["type"] != "object",
+            "schema must be a JSON Schema of 'type: \"object\"'",
+        )?;
+        let combination = ["oneOf", "anyOf", "allOf", "enum", "not"]
+            .into_iter()
+            .find(|name| schema.get(name).is_some());
         refuse(
             combination.is_some(),
             "schema must not have oneOf, anyOf, allOf, enum or not at the top level",
@@ -181,13 +256,29 @@ fn check_tools<'a>(tools: impl Iterator<Item = &'a Value>, schema: &str) -> Resu
 }
 
 fn check_schema(schema: &Value) -> Result<(), Refusal> {
-    let Some(fields) = schema.as_object() else { return Ok(()) };
-    refuse(schema["type"] == "array" && !fields.contains_key("items"), "array schema missing items")?;
-    refuse(fields.get("required").is_some_and(|required| !required.is_array()), "required: not an array")?;
-    refuse(fields.get("properties").is_some_and(|all| !all.is_object()), "properties: not an object")?;
+    let Some(fields) = schema.as_object() else {
+        return Ok(());
+    };
+    refuse(
+        schema["type"] == "array" && !fields.contains_key("items"),
+        "array schema missing items",
+    )?;
+    refuse(
+        fields
+            .get("required")
+            .is_some_and(|required| !required.is_array()),
+        "required: not an array",
+    )?;
+    refuse(
+        fields.get("properties").is_some_and(|all| !all.is_object()),
+        "properties: not an object",
+    )?;
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
         let is_allowed = |char: char| char.is_ascii_alphanumeric() || "_.-".contains(char);
-        refuse(!name.chars().all(is_allowed), "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'")?;
+        refuse(
+            !name.chars().all(is_allowed),
+            "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'",
+        )?;
         check_schema(property)?;
     }
     check_schema(&schema["items"])
@@ -195,5 +286,8 @@ fn check_schema(schema: &Value) -> Result<(), Refusal> {
 
 /// Returns the id of a response. Some servers give all the same.
 fn response_id(random: &mut fastrand::Rng) -> String {
-    format!("response-{}", if random.bool() { 0 } else { random.u64(..) })
+    format!(
+        "response-{}",
+        if random.bool() { 0 } else { random.u64(..) }
+    )
 }

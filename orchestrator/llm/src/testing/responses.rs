@@ -32,24 +32,42 @@ pub(super) struct ResponsesProvider {
 
 impl ResponsesProvider {
     pub(super) fn new(seed: u64) -> Self {
-        Self { issued: HashSet::new(), returned: 0, random: fastrand::Rng::with_seed(seed) }
+        Self {
+            issued: HashSet::new(),
+            returned: 0,
+            random: fastrand::Rng::with_seed(seed),
+        }
     }
 
-    pub(super) fn answer(&mut self, body: &Value, message: &AssistantMessage) -> Result<Value, Refusal> {
+    pub(super) fn answer(
+        &mut self,
+        body: &Value,
+        message: &AssistantMessage,
+    ) -> Result<Value, Refusal> {
         check_tools(body["tools"].as_array().into_iter().flatten(), "parameters")?;
-        let unknown =
-            body.as_object().into_iter().flatten().find(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str()));
-        refuse(unknown.is_some(), &format!("Unknown parameter: {unknown:?}"))?;
+        let unknown = body
+            .as_object()
+            .into_iter()
+            .flatten()
+            .find(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str()));
+        refuse(
+            unknown.is_some(),
+            &format!("Unknown parameter: {unknown:?}"),
+        )?;
         // Our own rules: nothing is stored at the provider, and reasoning can be sent back.
         refuse(body["store"] != false, "the response is stored")?;
-        refuse(body["include"] != json!(["reasoning.encrypted_content"]), "the reasoning is not included")?;
+        refuse(
+            body["include"] != json!(["reasoning.encrypted_content"]),
+            "the reasoning is not included",
+        )?;
         let items = body["input"].as_array().ok_or("no input")?;
         let mut open: Vec<&str> = Vec::new();
         let mut ids = HashSet::new();
         let mut is_after_reasoning = false;
         for item in items {
             let kind = item["type"].as_str().unwrap_or_default();
-            let is_models = kind == "function_call" || kind == "message" && item["role"] == "assistant";
+            let is_models =
+                kind == "function_call" || kind == "message" && item["role"] == "assistant";
             refuse(
                 is_after_reasoning && !is_models && kind != "reasoning",
                 "Item 'rs_1' of type 'reasoning' was provided without its required following item.",
@@ -60,9 +78,15 @@ impl ResponsesProvider {
                     refuse(!open.is_empty(), "No tool output found for function call")?;
                     let parts = item["content"].as_array().ok_or("content is no list")?;
                     let part_kind = if is_models { "output_text" } else { "input_" };
-                    let is_wrong =
-                        |part: &Value| !part["type"].as_str().is_some_and(|kind| kind.starts_with(part_kind));
-                    refuse(parts.is_empty() || parts.iter().any(is_wrong), "Invalid value: content")?;
+                    let is_wrong = |part: &Value| {
+                        !part["type"]
+                            .as_str()
+                            .is_some_and(|kind| kind.starts_with(part_kind))
+                    };
+                    refuse(
+                        parts.is_empty() || parts.iter().any(is_wrong),
+                        "Invalid value: content",
+                    )?;
                 }
                 "reasoning" => {
                     let content = item["encrypted_content"].as_str().unwrap_or_default();
@@ -77,7 +101,10 @@ impl ResponsesProvider {
                     )?;
                     refuse(id.is_empty() || id.len() > 64, "call_id: string too long")?;
                     refuse(!ids.insert(id), "Duplicate item")?;
-                    refuse(!is_name(&item["name"]), "name: string does not match pattern")?;
+                    refuse(
+                        !is_name(&item["name"]),
+                        "name: string does not match pattern",
+                    )?;
                     let arguments = item["arguments"].as_str().unwrap_or_default();
                     let is_object = matches!(serde_json::from_str(arguments), Ok(Value::Object(_)));
                     refuse(!is_object, "arguments are no object")?;
@@ -92,7 +119,10 @@ impl ResponsesProvider {
                 other => refuse(true, &format!("an item of type {other:?}"))?,
             }
         }
-        refuse(is_after_reasoning || !open.is_empty(), "No tool output found for function call")?;
+        refuse(
+            is_after_reasoning || !open.is_empty(),
+            "No tool output found for function call",
+        )?;
         Ok(self.response(message))
     }
 
@@ -105,8 +135,7 @@ impl ResponsesProvider {
             self.issued.insert(content);
         }
         if !message.text.is_empty() || random.bool() {
-            let content =
-                json!([{ "type": "output_text", "text": message.text, "annotations": [], "logprobs": [] }]);
+            let content = json!([{ "type": "output_text", "text": message.text, "annotations": [], "logprobs": [] }]);
             output.push(json!({ "type": "message", "id": "msg_1", "role": "assistant", "content": content, "phase": "commentary" }));
         }
         output.extend(message.tool_calls.iter().map(|call| {

@@ -8,14 +8,16 @@
 //! </function>
 //! ```
 //!
-//! A value is the text between its tags: unchanged if the tool requires text, else as JSON. A tag of [`ESCAPED_TAGS`] in a value
-//! is escaped with `&lt;`. Pure. Parsing loses nothing: text outside of calls stays text, and malformed arguments stay text too.
+//! A value is the text between its tags: unchanged if the tool requires text, else as JSON. A tag
+//! of [`ESCAPED_TAGS`] in a value is escaped with `&lt;`. Pure. Parsing loses nothing: text outside
+//! of calls stays text, and malformed arguments stay text too.
 //!
-//! A model may forget to escape the end tags of a call that a value quotes. The value would end at the first of them, and its
-//! rest would be text or further calls. Such a call is malformed, with everything after it.
+//! A model may forget to escape the end tags of a call that a value quotes. The value would end at
+//! the first of them, and its rest would be text or further calls. Such a call is malformed, with
+//! everything after it.
 //!
-//! Two deviations of models are accepted, as in V0: `<parameter=NAME=VALUE</parameter>`, and a call whose end tag is cut by the
-//! stop sequence at any position (`</`).
+//! Two deviations of models are accepted, as in V0: `<parameter=NAME=VALUE</parameter>`, and a call
+//! whose end tag is cut by the stop sequence at any position (`</`).
 
 use engine::llm::{Tool, ToolCall};
 use serde_json::{Map, Value};
@@ -33,7 +35,8 @@ const ESCAPED_TAGS: [&str; 3] = ["/parameter", "/function", "function="];
 /// An escaped end tag of a value, without `&`, which may be escaped too.
 const ESCAPED_PARAMETER_END: &str = "lt;/parameter";
 
-/// Maximum number of calls in a response, because the text after each call is searched to its end. The engine makes fewer.
+/// Maximum number of calls in a response, because the text after each call is searched to its end.
+/// The engine makes fewer.
 const MAX_CALLS: usize = 64;
 
 /// Formats a call.
@@ -54,8 +57,8 @@ pub(super) fn format_call(call: &ToolCall, tools: &[Tool]) -> String {
     format!("{FUNCTION}{}>\n{body}{CALL_END}>", call.name)
 }
 
-/// Parses a response. Returns the text outside of the calls, and the names and arguments of the calls. Calls after
-/// [`MAX_CALLS`] stay text.
+/// Parses a response. Returns the text outside of the calls, and the names and arguments of the
+/// calls. Calls after [`MAX_CALLS`] stay text.
 pub(super) fn parse_response(text: &str, tools: &[Tool]) -> (String, Vec<(String, String)>) {
     let mut outside = String::new();
     let mut calls = Vec::new();
@@ -88,9 +91,13 @@ fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a
     let mut arguments = Map::new();
     let mut rest = body;
     while let Some(parameter) = rest.trim_start().strip_prefix(PARAMETER) {
-        let Some((name, after)) = split_tag(parameter, function, tools) else { return malformed(body) };
+        let Some((name, after)) = split_tag(parameter, function, tools) else {
+            return malformed(body);
+        };
         // A value without an end tag may be incomplete, and must not be used.
-        let Some((value, after)) = after.split_once(PARAMETER_END) else { return malformed(body) };
+        let Some((value, after)) = after.split_once(PARAMETER_END) else {
+            return malformed(body);
+        };
         if has_unfinished_call(value) {
             return malformed(body);
         }
@@ -105,50 +112,68 @@ fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a
     }
     let (left, after) = split_at_end(rest);
     // Such a call may be cut before its first parameter.
-    let is_cut =
-        arguments.is_empty() && left.trim_end() == rest.trim_end() && has_parameters(function, tools);
-    let is_valid = left.trim().is_empty() && !is_cut && !has_wrong_name(&arguments, function, tools);
-    if is_valid { (Value::Object(arguments).to_string(), after) } else { malformed(body) }
+    let is_cut = arguments.is_empty()
+        && left.trim_end() == rest.trim_end()
+        && has_parameters(function, tools);
+    let is_valid =
+        left.trim().is_empty() && !is_cut && !has_wrong_name(&arguments, function, tools);
+    if is_valid {
+        (Value::Object(arguments).to_string(), after)
+    } else {
+        malformed(body)
+    }
 }
 
 /// Whether a tool has parameters.
 fn has_parameters(function: &str, tools: &[Tool]) -> bool {
     let tool = tools.iter().find(|tool| tool.name == function);
-    tool.and_then(|tool| tool.parameters["properties"].as_object()).is_some_and(|fields| !fields.is_empty())
+    tool.and_then(|tool| tool.parameters["properties"].as_object())
+        .is_some_and(|fields| !fields.is_empty())
 }
 
-/// Whether a value quotes the start of a call. Its end tag is then the end tag of that call, or was forgotten before the next one.
+/// Whether a value quotes the start of a call. Its end tag is then the end tag of that call, or was
+/// forgotten before the next one.
 fn has_unfinished_call(value: &str) -> bool {
     let quoted = value.rsplit_once(FUNCTION);
-    quoted.is_some_and(|(_, call)| call.contains(PARAMETER) && !call.contains(ESCAPED_PARAMETER_END))
+    quoted
+        .is_some_and(|(_, call)| call.contains(PARAMETER) && !call.contains(ESCAPED_PARAMETER_END))
 }
 
-/// Whether text after a call has an end tag without its start: the end of that call, of which a value quotes end tags.
+/// Whether text after a call has an end tag without its start: the end of that call, of which a
+/// value quotes end tags.
 fn has_unmatched_end(text: &str, start: &str, end: &str) -> bool {
     let mut rest = text;
     let mut open = 0_usize;
     while let Some((before, after)) = rest.split_once(end) {
         open += before.matches(start).count();
-        let Some(remaining) = open.checked_sub(1) else { return true };
+        let Some(remaining) = open.checked_sub(1) else {
+            return true;
+        };
         (open, rest) = (remaining, after);
     }
     false
 }
 
-/// Whether a required parameter is missing, and a parameter has an unknown name. Its value must not be lost.
+/// Whether a required parameter is missing, and a parameter has an unknown name. Its value must not
+/// be lost.
 fn has_wrong_name(arguments: &Map<String, Value>, function: &str, tools: &[Tool]) -> bool {
-    let Some(tool) = tools.iter().find(|tool| tool.name == function) else { return false };
+    let Some(tool) = tools.iter().find(|tool| tool.name == function) else {
+        return false;
+    };
     let required = tool.parameters["required"].as_array();
     let mut names = required.into_iter().flatten().filter_map(Value::as_str);
     names.any(|name| !arguments.contains_key(name))
-        && arguments.keys().any(|name| schema(tools, function, name).is_none())
+        && arguments
+            .keys()
+            .any(|name| schema(tools, function, name).is_none())
 }
 
-/// Returns the name in a parameter's tag, and the text after the tag. Some models write `=` instead of `>`, which is accepted
-/// after the name of a parameter of the tool.
+/// Returns the name in a parameter's tag, and the text after the tag. Some models write `=` instead
+/// of `>`, which is accepted after the name of a parameter of the tool.
 fn split_tag<'a>(parameter: &'a str, function: &str, tools: &[Tool]) -> Option<(&'a str, &'a str)> {
-    let by_equals =
-        parameter.split_once('=').filter(|(name, _)| schema(tools, function, name.trim()).is_some());
+    let by_equals = parameter
+        .split_once('=')
+        .filter(|(name, _)| schema(tools, function, name.trim()).is_some());
     let (name, after) = by_equals.or_else(|| parameter.split_once('>'))?;
     Some((name.trim(), after))
 }
@@ -158,13 +183,16 @@ fn malformed(body: &str) -> (String, &str) {
     (unescape(written.trim()), after)
 }
 
-/// Returns the text before and after the end of a call. A server that stopped there sent a part of the end tag, or none.
+/// Returns the text before and after the end of a call. A server that stopped there sent a part of
+/// the end tag, or none.
 fn split_at_end(text: &str) -> (&str, &str) {
     if let Some((before, after)) = text.split_once(CALL_END) {
         return (before, after.strip_prefix('>').unwrap_or(after));
     }
     let text = text.trim_end();
-    let cut = (1..CALL_END.len()).rev().find_map(|length| text.strip_suffix(&CALL_END[..length]));
+    let cut = (1..CALL_END.len())
+        .rev()
+        .find_map(|length| text.strip_suffix(&CALL_END[..length]));
     (cut.unwrap_or(text), "")
 }
 
@@ -204,19 +232,25 @@ fn escape(text: &str) -> String {
 fn unescape(text: &str) -> String {
     let mut unescaped = text.to_owned();
     for tag in ESCAPED_TAGS {
-        unescaped = unescape_entities(&unescaped.replace(&format!("&lt;{tag}"), &format!("<{tag}")), tag);
+        unescaped = unescape_entities(
+            &unescaped.replace(&format!("&lt;{tag}"), &format!("<{tag}")),
+            tag,
+        );
     }
     unescaped
 }
 
-/// Adds an `amp;` to each escaped tag: `&lt;/tag` becomes `&amp;lt;/tag`, which becomes `&amp;amp;lt;/tag`.
+/// Adds an `amp;` to each escaped tag: `&lt;/tag` becomes `&amp;lt;/tag`, which becomes
+/// `&amp;amp;lt;/tag`.
 fn escape_entities(text: &str, tag: &str) -> String {
     map_ampersands(text, tag, |amps| format!("amp;{amps}"))
 }
 
 /// Removes an `amp;` from each escaped tag.
 fn unescape_entities(text: &str, tag: &str) -> String {
-    map_ampersands(text, tag, |amps| amps.strip_prefix("amp;").unwrap_or(amps).to_owned())
+    map_ampersands(text, tag, |amps| {
+        amps.strip_prefix("amp;").unwrap_or(amps).to_owned()
+    })
 }
 
 /// Replaces the repetitions of `amp;` in each escaped tag.

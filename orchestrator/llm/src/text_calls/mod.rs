@@ -1,8 +1,9 @@
 //! Emulates tool calls for models without them.
 //!
-//! An [`Llm`] around an [`Llm`] without tools. The system prompt describes the tools. Calls are parsed from the text of the
-//! response, in V0's format; earlier calls and their results are sent as text. A malformed call becomes a call whose arguments
-//! are its text: the agent reports that they are invalid, and this module repeats the description of the format.
+//! An [`Llm`] around an [`Llm`] without tools. The system prompt describes the tools. Calls are
+//! parsed from the text of the response, in V0's format; earlier calls and their results are sent
+//! as text. A malformed call becomes a call whose arguments are its text: the agent reports that
+//! they are invalid, and this module repeats the description of the format.
 
 mod format;
 mod prompt;
@@ -49,7 +50,10 @@ impl Llm for TextCallsLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
-        let mut completion = self.inner.complete(&without_tools(request), on_progress).await?;
+        let mut completion = self
+            .inner
+            .complete(&without_tools(request), on_progress)
+            .await?;
         if !request.tools.is_empty() {
             parse_calls(&mut completion.response, &request.tools);
         }
@@ -62,38 +66,62 @@ fn without_tools(request: &LlmRequest) -> LlmRequest {
     let mut messages: Vec<ChatMessage> = Vec::new();
     let mut malformed = HashSet::new();
     // Appended to the first system prompt.
-    let mut description = (!request.tools.is_empty()).then(|| prompt::describe_tools(&request.tools));
-    if !request.messages.iter().any(|message| matches!(message, ChatMessage::System(_))) {
+    let mut description =
+        (!request.tools.is_empty()).then(|| prompt::describe_tools(&request.tools));
+    if !request
+        .messages
+        .iter()
+        .any(|message| matches!(message, ChatMessage::System(_)))
+    {
         messages.extend(description.take().map(ChatMessage::System));
     }
     for message in &request.messages {
         match message {
             ChatMessage::System(text) => {
-                let parts: Vec<String> = std::iter::once(text.clone()).chain(description.take()).collect();
+                let parts: Vec<String> = std::iter::once(text.clone())
+                    .chain(description.take())
+                    .collect();
                 messages.push(ChatMessage::System(parts.join("\n\n")));
             }
             ChatMessage::User(parts) => push_user_parts(&mut messages, parts.clone()),
             ChatMessage::Assistant(message) => {
-                let invalid =
-                    message.tool_calls.iter().filter(|call| format::parse_object(&call.arguments).is_none());
+                let invalid = message
+                    .tool_calls
+                    .iter()
+                    .filter(|call| format::parse_object(&call.arguments).is_none());
                 malformed.extend(invalid.map(|call| call.id.clone()));
-                messages.push(ChatMessage::Assistant(with_calls_as_text(message, &request.tools)));
+                messages.push(ChatMessage::Assistant(with_calls_as_text(
+                    message,
+                    &request.tools,
+                )));
             }
-            ChatMessage::ToolResult { call_id, name, parts } => {
+            ChatMessage::ToolResult {
+                call_id,
+                name,
+                parts,
+            } => {
                 let heading = MessagePart::Text(format!("Result of {name}:"));
-                let reminder =
-                    malformed.contains(call_id).then(|| MessagePart::Text(prompt::FORMAT.to_owned()));
+                let reminder = malformed
+                    .contains(call_id)
+                    .then(|| MessagePart::Text(prompt::FORMAT.to_owned()));
                 push_user_parts(
                     &mut messages,
-                    std::iter::once(heading).chain(parts.clone()).chain(reminder).collect(),
+                    std::iter::once(heading)
+                        .chain(parts.clone())
+                        .chain(reminder)
+                        .collect(),
                 );
             }
         }
     }
-    LlmRequest { messages, tools: Vec::new() }
+    LlmRequest {
+        messages,
+        tools: Vec::new(),
+    }
 }
 
-/// Appends to the user's message if it is the last one: many of these models require alternating roles.
+/// Appends to the user's message if it is the last one: many of these models require alternating
+/// roles.
 fn push_user_parts(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
     match messages.last_mut() {
         Some(ChatMessage::User(last)) => last.extend(parts),
@@ -104,11 +132,18 @@ fn push_user_parts(messages: &mut Vec<ChatMessage>, parts: Vec<MessagePart>) {
 /// Returns a message of the model with its calls as text, also those of a model with native calls.
 fn with_calls_as_text(message: &AssistantMessage, tools: &[Tool]) -> AssistantMessage {
     let text = (!message.text.is_empty()).then(|| message.text.clone());
-    let calls = message.tool_calls.iter().map(|call| format::format_call(call, tools));
+    let calls = message
+        .tool_calls
+        .iter()
+        .map(|call| format::format_call(call, tools));
     let parts: Vec<String> = text.into_iter().chain(calls).collect();
     let mut provider_fields = message.provider_fields.clone();
     history::remove_original_calls(&mut provider_fields);
-    AssistantMessage { text: parts.join("\n\n"), tool_calls: Vec::new(), provider_fields }
+    AssistantMessage {
+        text: parts.join("\n\n"),
+        tool_calls: Vec::new(),
+        provider_fields,
+    }
 }
 
 fn parse_calls(response: &mut ModelResponse, tools: &[Tool]) {

@@ -24,22 +24,43 @@ and objects as JSON. If a value has to hold <function=, </parameter or </functio
 /// Describes the format and the tools.
 pub(super) fn describe_tools(tools: &[Tool]) -> String {
     let tools: Vec<String> = tools.iter().map(describe).collect();
-    format!("# Tools\n\n{FORMAT}\n\nThese are the tools:\n\n{}", tools.join("\n\n"))
+    format!(
+        "# Tools\n\n{FORMAT}\n\nThese are the tools:\n\n{}",
+        tools.join("\n\n")
+    )
 }
 
 fn describe(tool: &Tool) -> String {
-    let required: Vec<&str> =
-        tool.parameters["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-    let properties = tool.parameters["properties"].as_object().into_iter().flatten();
+    let required: Vec<&str> = tool.parameters["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let properties = tool.parameters["properties"]
+        .as_object()
+        .into_iter()
+        .flatten();
     let parameters: Vec<String> = properties
         .map(|(name, schema)| {
             let kind = schema["type"].as_str().unwrap_or("any JSON");
-            let need = if required.contains(&name.as_str()) { "required" } else { "optional" };
-            let choice = schema.get("enum").map(|values| format!(" One of {values}.")).unwrap_or_default();
+            let need = if required.contains(&name.as_str()) {
+                "required"
+            } else {
+                "optional"
+            };
+            let choice = schema
+                .get("enum")
+                .map(|values| format!(" One of {values}."))
+                .unwrap_or_default();
             let description = schema["description"].as_str().unwrap_or_default();
             format!("- {name} ({kind}, {need}): {description}{choice}")
         })
         .collect();
-    let parameters = if parameters.is_empty() { "No parameters.".to_owned() } else { parameters.join("\n") };
+    let parameters = if parameters.is_empty() {
+        "No parameters.".to_owned()
+    } else {
+        parameters.join("\n")
+    };
     format!("## {}\n{}\n{parameters}", tool.name, tool.description)
 }

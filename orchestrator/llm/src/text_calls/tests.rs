@@ -15,11 +15,20 @@ fn tools() -> Vec<Tool> {
         },
         "required": ["text"],
     });
-    vec![Tool { name: "say".into(), description: "Says it.".into(), parameters }]
+    vec![Tool {
+        name: "say".into(),
+        description: "Says it.".into(),
+        parameters,
+    }]
 }
 
 fn call(arguments: &str) -> ToolCall {
-    ToolCall { id: "c".into(), name: "say".into(), arguments: arguments.into(), ..Default::default() }
+    ToolCall {
+        id: "c".into(),
+        name: "say".into(),
+        arguments: arguments.into(),
+        ..Default::default()
+    }
 }
 
 fn read(text: &str) -> (String, Vec<(String, String)>) {
@@ -33,8 +42,17 @@ fn one(arguments: &Value) -> Vec<(String, String)> {
 #[test]
 fn call_is_written_and_parsed_in_v0s_format() {
     let text = "<function=say>\n<parameter=number>\n7\n</parameter>\n<parameter=text>\nhi\nthere\n</parameter>\n</function>";
-    assert_eq!(format::format_call(&call(r#"{"text":"hi\nthere","number":7}"#), &tools()), text);
-    assert_eq!(read(text), (String::new(), one(&json!({ "number": 7, "text": "hi\nthere" }))));
+    assert_eq!(
+        format::format_call(&call(r#"{"text":"hi\nthere","number":7}"#), &tools()),
+        text
+    );
+    assert_eq!(
+        read(text),
+        (
+            String::new(),
+            one(&json!({ "number": 7, "text": "hi\nthere" }))
+        )
+    );
 }
 
 #[test]
@@ -48,8 +66,16 @@ fn variants_of_the_format_are_parsed() {
     ] {
         assert_eq!(read(text), (String::new(), hi()), "{text}");
     }
-    assert_eq!(read("First.\n<function=say></function>\nThen."), ("First.\n\nThen.".into(), one(&json!({}))));
-    assert_eq!(read("<function=say></function><function=say></function>").1.len(), 2);
+    assert_eq!(
+        read("First.\n<function=say></function>\nThen."),
+        ("First.\n\nThen.".into(), one(&json!({})))
+    );
+    assert_eq!(
+        read("<function=say></function><function=say></function>")
+            .1
+            .len(),
+        2
+    );
     assert_eq!(read("no call, a < b").1, []);
 }
 
@@ -65,18 +91,31 @@ fn numbers_are_json_and_text_stays_text() {
 fn malformed_call_has_its_text_as_arguments() {
     for (text, arguments) in [
         ("<function=say>\nhi\n</function>", "hi"),
-        ("<function=say><parameter=text>cut off by &lt;/function", "<parameter=text>cut off by </function"),
+        (
+            "<function=say><parameter=text>cut off by &lt;/function",
+            "<parameter=text>cut off by </function",
+        ),
         (
             "<function=say><parameter=text>hi</parameter> and so on</function>",
             "<parameter=text>hi</parameter> and so on",
         ),
         ("<function=say><parameter=tex", "<parameter=tex"),
-        ("<function=say><parameter=words>hi</parameter></function>", "<parameter=words>hi</parameter>"),
+        (
+            "<function=say><parameter=words>hi</parameter></function>",
+            "<parameter=words>hi</parameter>",
+        ),
     ] {
-        assert_eq!(read(text).1, [("say".to_owned(), arguments.to_owned())], "{text}");
+        assert_eq!(
+            read(text).1,
+            [("say".to_owned(), arguments.to_owned())],
+            "{text}"
+        );
         assert_eq!(format::parse_object(arguments), None);
     }
-    assert_eq!(read("<function=say").1, [("say".to_owned(), "<function=say".to_owned())]);
+    assert_eq!(
+        read("<function=say").1,
+        [("say".to_owned(), "<function=say".to_owned())]
+    );
 }
 
 #[test]
@@ -106,7 +145,10 @@ fn call_is_malformed_when_a_value_quotes_end_tags() {
     }
     // Stopped at the end tag of the quoted call.
     let stopped = "<parameter=text>\nWrite <function=say>\n<parameter=text>\nhi\n</parameter>";
-    assert_eq!(read(&format!("<function=say>\n{stopped}\n")).1, [("say".to_owned(), stopped.to_owned())]);
+    assert_eq!(
+        read(&format!("<function=say>\n{stopped}\n")).1,
+        [("say".to_owned(), stopped.to_owned())]
+    );
 }
 
 #[test]
@@ -114,7 +156,10 @@ fn value_may_quote_a_call_with_escaped_end_tags() {
     let quoted = "<function=say>\n<parameter=text>\nhi\n</parameter>\n</function>";
     let escaped = quoted.replace("</", "&lt;/");
     let text = format!("<function=say>\n<parameter=text>\n{escaped}\n</parameter>\n</function>");
-    assert_eq!(read(&text), (String::new(), one(&json!({ "text": quoted }))));
+    assert_eq!(
+        read(&text),
+        (String::new(), one(&json!({ "text": quoted })))
+    );
     for text in ["grep '<function='", "a <parameter=x> b"] {
         let call = format!("<function=say><parameter=text>{text}</parameter></function>");
         assert_eq!(read(&call).1, one(&json!({ "text": text })));
@@ -125,7 +170,11 @@ fn value_may_quote_a_call_with_escaped_end_tags() {
 fn earlier_call_stays_when_a_later_one_is_malformed() {
     let first = "<function=say><parameter=text>hi</parameter></function>\n";
     let cut = "<parameter=number>7</parameter><parameter=text>cut";
-    let expected = [one(&json!({ "text": "hi" })), vec![("say".to_owned(), cut.to_owned())]].concat();
+    let expected = [
+        one(&json!({ "text": "hi" })),
+        vec![("say".to_owned(), cut.to_owned())],
+    ]
+    .concat();
     assert_eq!(read(&format!("{first}<function=say>{cut}")).1, expected);
 }
 
@@ -133,27 +182,53 @@ fn earlier_call_stays_when_a_later_one_is_malformed() {
 fn cut_end_tag_is_not_an_argument() {
     for end in ["", "<", "</", "</ ", "</f", "</functio", "\n</"] {
         let text = format!("<function=say>\n<parameter=text>hi</parameter>\n{end}");
-        assert_eq!(read(&text), (String::new(), one(&json!({ "text": "hi" }))), "{text}");
+        assert_eq!(
+            read(&text),
+            (String::new(), one(&json!({ "text": "hi" }))),
+            "{text}"
+        );
     }
     // A cut end tag of a value is no end of the call.
     let cut = "<function=say><parameter=text>hi</";
-    assert_eq!(read(cut).1, [("say".to_owned(), "<parameter=text>hi".to_owned())]);
+    assert_eq!(
+        read(cut).1,
+        [("say".to_owned(), "<parameter=text>hi".to_owned())]
+    );
 }
 
 #[test]
 fn equals_sign_ends_the_name_of_a_known_parameter() {
     for (text, arguments) in [
         ("<parameter=text=hi</parameter>", json!({ "text": "hi" })),
-        ("<parameter=text=all > done</parameter>\n", json!({ "text": "all > done" })),
-        ("<parameter=text=\nhi\n</parameter>", json!({ "text": "hi" })),
-        ("<parameter=number=7</parameter><parameter=text=b</parameter>", json!({ "number": 7, "text": "b" })),
+        (
+            "<parameter=text=all > done</parameter>\n",
+            json!({ "text": "all > done" }),
+        ),
+        (
+            "<parameter=text=\nhi\n</parameter>",
+            json!({ "text": "hi" }),
+        ),
+        (
+            "<parameter=number=7</parameter><parameter=text=b</parameter>",
+            json!({ "number": 7, "text": "b" }),
+        ),
         ("<parameter=text>a=b</parameter>", json!({ "text": "a=b" })),
-        ("<parameter=text>hi</parameter><parameter=no=7>x</parameter>", json!({ "no=7": "x", "text": "hi" })),
+        (
+            "<parameter=text>hi</parameter><parameter=no=7>x</parameter>",
+            json!({ "no=7": "x", "text": "hi" }),
+        ),
     ] {
-        assert_eq!(read(&format!("<function=say>{text}</function>")).1, one(&arguments), "{text}");
+        assert_eq!(
+            read(&format!("<function=say>{text}</function>")).1,
+            one(&arguments),
+            "{text}"
+        );
     }
     let cut = "<function=say>\n<parameter=text=all > done";
-    assert_eq!(read(cut).1, [("say".to_owned(), "<parameter=text=all > done".to_owned())]);
+    assert_eq!(
+        read(cut).1,
+        [("say".to_owned(), "<parameter=text=all > done".to_owned())]
+    );
 }
 
 /// Records the last request.
@@ -182,7 +257,8 @@ impl Llm for RequestRecorder {
     }
 }
 
-/// Returns the request of the inner model and the converted response when that model returns `text`.
+/// Returns the request of the inner model and the converted response when that model returns
+/// `text`.
 async fn complete(messages: Vec<ChatMessage>, text: &str) -> (LlmRequest, ModelResponse) {
     let script = json!({ "responses": [{ "text": text }] }).to_string();
     let inner = Arc::new(RequestRecorder {
@@ -190,7 +266,10 @@ async fn complete(messages: Vec<ChatMessage>, text: &str) -> (LlmRequest, ModelR
         request: Mutex::default(),
     });
     let llm = TextCallsLlm::new(Arc::clone(&inner) as Arc<dyn Llm>);
-    let request = LlmRequest { messages, tools: tools() };
+    let request = LlmRequest {
+        messages,
+        tools: tools(),
+    };
     let response = llm.complete(&request, &|_| ()).await.unwrap().response;
     (inner.request.lock().unwrap().clone(), response)
 }
@@ -205,11 +284,19 @@ fn is_user_message(message: &ChatMessage, texts: &[&str]) -> bool {
 
 #[tokio::test]
 async fn tools_are_described_and_text_becomes_calls() {
-    let messages = vec![ChatMessage::System("be good".into()), ChatMessage::User(vec![text("go")])];
-    let (request, response) =
-        complete(messages, "I say it.\n<function=say>\n<parameter=text>hi</parameter>\n").await;
+    let messages = vec![
+        ChatMessage::System("be good".into()),
+        ChatMessage::User(vec![text("go")]),
+    ];
+    let (request, response) = complete(
+        messages,
+        "I say it.\n<function=say>\n<parameter=text>hi</parameter>\n",
+    )
+    .await;
     assert_eq!(request.tools, []);
-    let ChatMessage::System(system) = &request.messages[0] else { panic!("{request:?}") };
+    let ChatMessage::System(system) = &request.messages[0] else {
+        panic!("{request:?}")
+    };
     for part in [
         "be good\n\n# Tools",
         "## say\nSays it.",
@@ -218,7 +305,10 @@ async fn tools_are_described_and_text_becomes_calls() {
         assert!(system.contains(part), "{part} in {system}");
     }
     assert_eq!(response.message.text, "I say it.");
-    let expected = ToolCall { id: "scripted-1-call-1".into(), ..call(r#"{"text":"hi"}"#) };
+    let expected = ToolCall {
+        id: "scripted-1-call-1".into(),
+        ..call(r#"{"text":"hi"}"#)
+    };
     assert_eq!(response.message.tool_calls, [expected]);
     assert_eq!(response.finish_reason, "tool_calls");
 }
@@ -226,9 +316,16 @@ async fn tools_are_described_and_text_becomes_calls() {
 #[tokio::test]
 async fn calls_are_sent_as_text_and_format_is_repeated_if_malformed() {
     let assistant = |id: &str, arguments: &str| {
-        let call = ToolCall { id: id.into(), ..call(arguments) };
+        let call = ToolCall {
+            id: id.into(),
+            ..call(arguments)
+        };
         let tool_calls = vec![call];
-        ChatMessage::Assistant(AssistantMessage { text: "Hm.".into(), tool_calls, ..Default::default() })
+        ChatMessage::Assistant(AssistantMessage {
+            text: "Hm.".into(),
+            tool_calls,
+            ..Default::default()
+        })
     };
     let result = |id: &str| ChatMessage::ToolResult {
         call_id: id.into(),
@@ -237,8 +334,14 @@ async fn calls_are_sent_as_text_and_format_is_repeated_if_malformed() {
     };
     let go = ChatMessage::User(vec![text("go")]);
     let and = ChatMessage::User(vec![text("and?")]);
-    let messages =
-        vec![go, assistant("a", r#"{"text":"x"}"#), result("a"), and, assistant("b", "not"), result("b")];
+    let messages = vec![
+        go,
+        assistant("a", r#"{"text":"x"}"#),
+        result("a"),
+        and,
+        assistant("b", "not"),
+        result("b"),
+    ];
     let (request, response) = complete(messages, "Done.").await;
     let [
         ChatMessage::System(_),
@@ -254,10 +357,32 @@ async fn calls_are_sent_as_text_and_format_is_repeated_if_malformed() {
     let written = "Hm.\n\n<function=say>\n<parameter=text>\nx\n</parameter>\n</function>";
     assert_eq!((first.text.as_str(), first.tool_calls.len()), (written, 0));
     let image = MessagePart::Image("data:x".into());
-    assert_eq!(*second, [text("Result of say:"), text("done"), image.clone(), text("and?")]);
-    assert_eq!(*last, [text("Result of say:"), text("done"), image, text(prompt::FORMAT)]);
+    assert_eq!(
+        *second,
+        [
+            text("Result of say:"),
+            text("done"),
+            image.clone(),
+            text("and?")
+        ]
+    );
+    assert_eq!(
+        *last,
+        [
+            text("Result of say:"),
+            text("done"),
+            image,
+            text(prompt::FORMAT)
+        ]
+    );
     assert!(is_user_message(&request.messages[1], &["go"]));
-    assert_eq!((response.message.text.as_str(), response.message.tool_calls.len()), ("Done.", 0));
+    assert_eq!(
+        (
+            response.message.text.as_str(),
+            response.message.tool_calls.len()
+        ),
+        ("Done.", 0)
+    );
 }
 
 #[tokio::test]
@@ -266,33 +391,61 @@ async fn native_calls_of_another_model_are_sent_as_text() {
         { "type": "text", "text": "Hm." },
         { "type": "tool_use", "id": "a", "name": "say", "input": { "text": "x" } },
     ]);
-    let thought =
-        json!([{ "type": "thinking", "thinking": "", "signature": "s" }, { "type": "text", "text": "raw" }]);
+    let thought = json!([{ "type": "thinking", "thinking": "", "signature": "s" }, { "type": "text", "text": "raw" }]);
     let message = |blocks: Value| {
-        let fields = [("anthropic_content".to_owned(), blocks)].into_iter().collect();
-        let tool_calls = vec![ToolCall { id: "a".into(), ..call(r#"{"text":"x"}"#) }];
+        let fields = [("anthropic_content".to_owned(), blocks)]
+            .into_iter()
+            .collect();
+        let tool_calls = vec![ToolCall {
+            id: "a".into(),
+            ..call(r#"{"text":"x"}"#)
+        }];
         let text = "Hm.".into();
-        ChatMessage::Assistant(AssistantMessage { text, tool_calls, provider_fields: ProviderFields(fields) })
+        ChatMessage::Assistant(AssistantMessage {
+            text,
+            tool_calls,
+            provider_fields: ProviderFields(fields),
+        })
     };
     for (blocks, is_kept) in [(blocks, false), (thought, true)] {
-        let (request, _) =
-            complete(vec![ChatMessage::User(vec![text("go")]), message(blocks)], "Done.").await;
-        let [.., ChatMessage::Assistant(sent)] = request.messages.as_slice() else { panic!("{request:?}") };
+        let (request, _) = complete(
+            vec![ChatMessage::User(vec![text("go")]), message(blocks)],
+            "Done.",
+        )
+        .await;
+        let [.., ChatMessage::Assistant(sent)] = request.messages.as_slice() else {
+            panic!("{request:?}")
+        };
         assert!(sent.text.contains("<function=say>"), "{sent:?}");
-        assert_eq!(sent.provider_fields.0.contains_key("anthropic_content"), is_kept);
+        assert_eq!(
+            sent.provider_fields.0.contains_key("anthropic_content"),
+            is_kept
+        );
     }
 }
 
 /// Empty arguments would be those of a call that ends the task.
 #[test]
 fn call_that_is_cut_before_its_parameters_is_malformed() {
-    for cut in ["<function=say>", "<function=say>\n", "So.\n<function=say>\n  "] {
+    for cut in [
+        "<function=say>",
+        "<function=say>\n",
+        "So.\n<function=say>\n  ",
+    ] {
         let (_, calls) = read(cut);
-        assert_eq!((calls.len(), format::parse_object(&calls[0].1)), (1, None), "{cut:?}");
+        assert_eq!(
+            (calls.len(), format::parse_object(&calls[0].1)),
+            (1, None),
+            "{cut:?}"
+        );
     }
     for whole in ["<function=say>\n</function>", "<function=say>\n</func"] {
         let (_, calls) = read(whole);
-        assert_eq!(format::parse_object(&calls[0].1), Some(Map::new()), "{whole:?}");
+        assert_eq!(
+            format::parse_object(&calls[0].1),
+            Some(Map::new()),
+            "{whole:?}"
+        );
     }
 }
 
@@ -320,7 +473,8 @@ const PIECES: [&str; 18] = [
 
 /// Generates texts of special and ordinary parts.
 fn special_text() -> impl Strategy<Value = String> {
-    proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..12).prop_map(|pieces| pieces.concat())
+    proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..12)
+        .prop_map(|pieces| pieces.concat())
 }
 
 fn any_value() -> impl Strategy<Value = Value> {

@@ -12,8 +12,9 @@ pub(crate) fn new_client(
     timeouts: &Timeouts,
     guard: Option<&ConnectionGuard>,
 ) -> Result<Client, ConfigError> {
-    let tls =
-        tls::http_client(url.scheme()).map_err(|error| ConfigError::Client { source: Box::new(error) })?;
+    let tls = tls::http_client(url.scheme()).map_err(|error| ConfigError::Client {
+        source: Box::new(error),
+    })?;
     let configure = |guard: &ConnectionGuard| guard.configure(Client::builder());
     guard
         .map_or_else(Client::builder, configure)
@@ -21,5 +22,7 @@ pub(crate) fn new_client(
         .connect_timeout(timeouts.connect)
         .redirect(Policy::none())
         .build()
-        .map_err(|error| ConfigError::Client { source: Box::new(error) })
+        .map_err(|error| ConfigError::Client {
+            source: Box::new(error),
+        })
 }

@@ -37,14 +37,23 @@ pub(crate) enum DecodeError {
     #[error("the response was filtered")]
     Filtered,
     /// A response of Anthropic that its provider has stopped, for a reason of this category.
-    #[error("the provider stopped the response ({0}); a request with the same messages is refused again")]
+    #[error(
+        "the provider stopped the response ({0}); a request with the same messages is refused again"
+    )]
     Refused(String),
 }
 
 /// Completes a response. Fails if the provider has removed its content.
 pub(crate) fn complete_response(mut response: ModelResponse) -> Result<Decoded, DecodeError> {
-    let ModelResponse { id, message, finish_reason, provider_fields, .. } = &mut response;
-    if finish_reason == "content_filter" && message.text.is_empty() && message.tool_calls.is_empty() {
+    let ModelResponse {
+        id,
+        message,
+        finish_reason,
+        provider_fields,
+        ..
+    } = &mut response;
+    if finish_reason == "content_filter" && message.text.is_empty() && message.tool_calls.is_empty()
+    {
         return Err(DecodeError::Filtered);
     }
     if id.is_empty() {
@@ -57,17 +66,28 @@ pub(crate) fn complete_response(mut response: ModelResponse) -> Result<Decoded, 
         }
     }
     let fields = &mut provider_fields.0;
-    fields.entry("created").or_insert_with(|| jiff::Timestamp::now().as_second().into());
+    fields
+        .entry("created")
+        .or_insert_with(|| jiff::Timestamp::now().as_second().into());
     fields.entry("model").or_insert_with(|| "".into());
     let usage = &*fields.entry("usage").or_insert(Value::Null);
     let reported_cost = usage["cost"].as_f64();
     let usage = usage.is_object().then(|| parse_usage(usage, id.clone()));
-    Ok(Decoded { response, usage, reported_cost })
+    Ok(Decoded {
+        response,
+        usage,
+        reported_cost,
+    })
 }
 
 /// Parses a usage with the names of OpenAI, Anthropic (through LiteLLM), DeepSeek or OpenRouter.
 fn parse_usage(usage: &Value, response_id: String) -> TokenUsage {
-    let first = |found: [&Value; 3]| found.into_iter().find_map(Value::as_u64).unwrap_or_default();
+    let first = |found: [&Value; 3]| {
+        found
+            .into_iter()
+            .find_map(Value::as_u64)
+            .unwrap_or_default()
+    };
     let prompt_tokens = usage["prompt_tokens"].as_u64().unwrap_or_default();
     let completion_tokens = usage["completion_tokens"].as_u64().unwrap_or_default();
     let details = &usage["prompt_tokens_details"];

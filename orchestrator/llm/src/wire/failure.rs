@@ -1,5 +1,5 @@
-//! Converts failures of a request to the engine's errors. Only this module creates an error's detail, so that each one is
-//! redacted.
+//! Converts failures of a request to the engine's errors. Only this module creates an error's
+//! detail, so that each one is redacted.
 
 use std::error::Error;
 
@@ -14,7 +14,8 @@ use crate::secrets::Secrets;
 use crate::wire::endpoint::Endpoint;
 
 /// What the user can do if no key is set.
-const SET_KEY: &str = "give one as LLM_API_KEY, as api_key under [llm], or in the settings of the server";
+const SET_KEY: &str =
+    "give one as LLM_API_KEY, as api_key under [llm], or in the settings of the server";
 
 /// The failure of a request.
 #[derive(Debug)]
@@ -60,7 +61,11 @@ impl Failures {
     pub(crate) fn new_failure(&self, kind: LlmErrorKind, text: &str) -> Failure {
         let detail = self.secrets.detail(text);
         Failure {
-            error: LlmError { kind, detail, retry_after: None },
+            error: LlmError {
+                kind,
+                detail,
+                retry_after: None,
+            },
             refused_parameter: None,
             refused_history: None,
             requires_responses: false,
@@ -70,9 +75,20 @@ impl Failures {
     /// Creates the failure of a server that has no such API, with the next step.
     pub(crate) fn wrong_address(&self, status: u16, message: &str) -> Failure {
         let url = &self.public_url;
-        let hint = if url.contains("/v1/") { "check base_url" } else { "does base_url lack /v1?" };
-        let message = if message.is_empty() { "an empty page" } else { message };
-        self.new_failure(LlmErrorKind::WrongAddress, &format!("{url}: status {status}, {message}; {hint}"))
+        let hint = if url.contains("/v1/") {
+            "check base_url"
+        } else {
+            "does base_url lack /v1?"
+        };
+        let message = if message.is_empty() {
+            "an empty page"
+        } else {
+            message
+        };
+        self.new_failure(
+            LlmErrorKind::WrongAddress,
+            &format!("{url}: status {status}, {message}; {hint}"),
+        )
     }
 
     /// Converts an error response.
@@ -103,7 +119,11 @@ impl Failures {
     pub(crate) fn classify_send_error(&self, error: reqwest::Error) -> Failure {
         let kind = if error.is_builder() {
             LlmErrorKind::BadRequest
-        } else if self.guard.as_ref().is_some_and(|guard| guard.has_refused(&error)) {
+        } else if self
+            .guard
+            .as_ref()
+            .is_some_and(|guard| guard.has_refused(&error))
+        {
             LlmErrorKind::AddressRefused
         } else if error.is_timeout() && !error.is_connect() {
             LlmErrorKind::Timeout

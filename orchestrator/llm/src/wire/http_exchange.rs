@@ -16,7 +16,10 @@ use super::failure::{Failure, Failures};
 use super::response::ResponseReader;
 use crate::config::{ConfigError, LlmConfig, Timeouts};
 
-const COST_HEADERS: [&str; 2] = ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"];
+const COST_HEADERS: [&str; 2] = [
+    "x-litellm-response-cost",
+    "llm_provider-x-litellm-response-cost",
+];
 
 #[derive(Debug)]
 pub(crate) struct HttpExchange {
@@ -37,7 +40,11 @@ pub(crate) struct RawResponse {
 
 impl HttpExchange {
     pub(crate) fn new(endpoint: Endpoint, config: &LlmConfig) -> Result<Self, ConfigError> {
-        let client = new_client(&endpoint.url, &config.timeouts, config.connection_guard.as_ref())?;
+        let client = new_client(
+            &endpoint.url,
+            &config.timeouts,
+            config.connection_guard.as_ref(),
+        )?;
         Ok(Self {
             client,
             failures: Failures::new(&endpoint, config.connection_guard.clone()),
@@ -72,7 +79,10 @@ impl HttpExchange {
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<RawResponse, Failure> {
         let total = self.timeouts.total;
-        let call = async { self.receive(self.send(body).await?, fold, on_progress).await };
+        let call = async {
+            self.receive(self.send(body).await?, fold, on_progress)
+                .await
+        };
         timeout(total, call).await.unwrap_or_else(|_| {
             let detail = format!("no complete response within {total:?}");
             Err(self.failures.new_failure(LlmErrorKind::Timeout, &detail))
@@ -99,7 +109,12 @@ impl HttpExchange {
             return Ok(provider.respond(body));
         }
         let Endpoint { url, headers, .. } = &self.endpoint;
-        let sending = self.client.post(url.clone()).headers(headers.clone()).json(body).send();
+        let sending = self
+            .client
+            .post(url.clone())
+            .headers(headers.clone())
+            .json(body)
+            .send();
         let limit = self.timeouts.headers;
         let detail = format!("no headers within {limit:?}");
         let timed_out = |_| self.failures.new_failure(LlmErrorKind::Timeout, &detail);
@@ -121,12 +136,19 @@ impl HttpExchange {
             return Err(reader.read_error().await);
         }
         let reported_cost = reported_cost(reader.headers(), reader.is_stream());
-        Ok(RawResponse { body: reader.read(fold, on_progress).await?, reported_cost })
+        Ok(RawResponse {
+            body: reader.read(fold, on_progress).await?,
+            reported_cost,
+        })
     }
 }
 
-/// Reads the cost from the headers of a proxy. Ignores a cost of 0 for a stream: its headers precede the count of tokens.
+/// Reads the cost from the headers of a proxy. Ignores a cost of 0 for a stream: its headers
+/// precede the count of tokens.
 fn reported_cost(headers: &HeaderMap, is_stream: bool) -> Option<f64> {
     let parse = |name| headers.get(name)?.to_str().ok()?.parse::<f64>().ok();
-    COST_HEADERS.into_iter().find_map(parse).filter(|cost| !is_stream || *cost > 0.0)
+    COST_HEADERS
+        .into_iter()
+        .find_map(parse)
+        .filter(|cost| !is_stream || *cost > 0.0)
 }

@@ -3,8 +3,16 @@
 use serde_json::{Map, Value};
 
 /// Texts that each chunk has completely, and that are not concatenated.
-const INDIVISIBLE_TEXTS: [&str; 8] =
-    ["id", "type", "role", "name", "format", "object", "finish_reason", "native_finish_reason"];
+const INDIVISIBLE_TEXTS: [&str; 8] = [
+    "id",
+    "type",
+    "role",
+    "name",
+    "format",
+    "object",
+    "finish_reason",
+    "native_finish_reason",
+];
 
 /// Concatenates texts, merges objects, appends to lists, and replaces other values. Ignores null.
 pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
@@ -20,7 +28,8 @@ pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
             (Some(Value::Array(known)), Value::Array(more)) => {
                 more.into_iter().for_each(|item| push_item(known, item));
             }
-            (Some(Value::String(known)), Value::String(more)) if more.is_empty() && !known.is_empty() => {}
+            (Some(Value::String(known)), Value::String(more))
+                if more.is_empty() && !known.is_empty() => {}
             (_, value) => {
                 into.insert(key, value);
             }
@@ -30,11 +39,13 @@ pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
 
 /// Appends an item, or merges it into the earlier item that it continues.
 fn push_item(list: &mut Vec<Value>, item: Value) {
-    let Value::Object(item) = item else { return list.push(item) };
+    let Value::Object(item) = item else {
+        return list.push(item);
+    };
     let continued = match item.get("index") {
-        Some(index) => {
-            list.iter().rposition(|known| known["index"] == *index && known.get("type") == item.get("type"))
-        }
+        Some(index) => list
+            .iter()
+            .rposition(|known| known["index"] == *index && known.get("type") == item.get("type")),
         None => list
             .len()
             .checked_sub(1)
@@ -46,9 +57,12 @@ fn push_item(list: &mut Vec<Value>, item: Value) {
     }
 }
 
-/// Whether the next chunk continues a thinking block. Such chunks have no index; a signature ends the block.
+/// Whether the next chunk continues a thinking block. Such chunks have no index; a signature ends
+/// the block.
 fn is_unfinished_thinking(block: &Value) -> bool {
-    block.as_object().is_some_and(|block| is_thinking(block) && text(block, "signature").is_empty())
+    block
+        .as_object()
+        .is_some_and(|block| is_thinking(block) && text(block, "signature").is_empty())
 }
 
 fn is_thinking(block: &Map<String, Value>) -> bool {

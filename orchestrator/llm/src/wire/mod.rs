@@ -1,8 +1,9 @@
 //! A call to a provider, independent of its wire format.
 //!
-//! Encodes the request, sends it, receives the response (streamed or not), decodes it and computes its cost, with retries.
-//! State between calls: the connections, the wire and the parameters that the provider refuses, and the ratio of its token
-//! counts to the estimates. Dropping a call closes its stream, which cancels it at the provider.
+//! Encodes the request, sends it, receives the response (streamed or not), decodes it and computes
+//! its cost, with retries. State between calls: the connections, the wire and the parameters that
+//! the provider refuses, and the ratio of its token counts to the estimates. Dropping a call closes
+//! its stream, which cancels it at the provider.
 
 pub(crate) mod client;
 pub(crate) mod decoded;
@@ -135,18 +136,30 @@ impl ProviderLlm {
 
     /// Rejects a request that clearly exceeds the context window.
     async fn check_window(&self, request: &LlmRequest) -> Result<(), LlmError> {
-        let limit = self.prices.max_request_tokens(self.max_tokens.unwrap_or_default()).await;
+        let limit = self
+            .prices
+            .max_request_tokens(self.max_tokens.unwrap_or_default())
+            .await;
         let Some(limit) = limit else { return Ok(()) };
-        let Some(tokens) = self.token_estimator.overflow(request, limit) else { return Ok(()) };
+        let Some(tokens) = self.token_estimator.overflow(request, limit) else {
+            return Ok(());
+        };
         let kind = LlmErrorKind::ContextWindowExceeded;
-        let detail =
-            format!("not sent: the request has about {tokens} tokens, and {} accepts {limit}", self.model);
-        Err(LlmError { kind, detail, retry_after: None })
+        let detail = format!(
+            "not sent: the request has about {tokens} tokens, and {} accepts {limit}",
+            self.model
+        );
+        Err(LlmError {
+            kind,
+            detail,
+            retry_after: None,
+        })
     }
 
-    /// Makes one attempt. If the provider refuses an optional parameter or reasoning of the history, repeats the request without it;
-    /// if it refuses chat completions, with the Responses API. Terminates, because each repetition leaves out more, or changes the
-    /// wire, which it does once.
+    /// Makes one attempt. If the provider refuses an optional parameter or reasoning of the
+    /// history, repeats the request without it; if it refuses chat completions, with the Responses
+    /// API. Terminates, because each repetition leaves out more, or changes the wire, which it does
+    /// once.
     async fn attempt(
         &self,
         request: &LlmRequest,
@@ -156,11 +169,20 @@ impl ProviderLlm {
             let client = self.wires.current();
             match self.send(client, request, on_progress).await {
                 Ok(completion) => return Ok(completion),
-                Err(Failure { requires_responses: true, .. }) if self.wires.require_responses(client) => {}
-                Err(Failure { error, refused_parameter, refused_history, .. }) => {
+                Err(Failure {
+                    requires_responses: true,
+                    ..
+                }) if self.wires.require_responses(client) => {}
+                Err(Failure {
+                    error,
+                    refused_parameter,
+                    refused_history,
+                    ..
+                }) => {
                     let is_changed = refused_parameter
                         .is_some_and(|name| client.parameters.drop_parameter(&name))
-                        || refused_history.is_some_and(|refusal| client.history.learn(refusal, request));
+                        || refused_history
+                            .is_some_and(|refusal| client.history.learn(refusal, request));
                     if !is_changed {
                         return Err(error);
                     }
@@ -175,27 +197,51 @@ impl ProviderLlm {
         request: &LlmRequest,
         on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, Failure> {
-        let WireClient { wire, history, parameters, exchange } = client;
+        let WireClient {
+            wire,
+            history,
+            parameters,
+            exchange,
+        } = client;
         let mut body = wire.encode(&history.acceptable(request));
         parameters.add_to(&mut body);
         let started = Instant::now();
         let response = exchange.call(&body, wire.new_fold(), on_progress).await?;
         let latency = started.elapsed();
-        let mut decoded = wire.decode(response.body).map_err(|error| exchange.decode_failure(error))?;
+        let mut decoded = wire
+            .decode(response.body)
+            .map_err(|error| exchange.decode_failure(error))?;
         history.complete(&mut decoded.response, request);
-        let reported = ReportedCost { by_proxy: response.reported_cost, by_provider: decoded.reported_cost };
+        let reported = ReportedCost {
+            by_proxy: response.reported_cost,
+            by_provider: decoded.reported_cost,
+        };
         let usage = match decoded.usage {
             Some(usage) => {
-                self.token_estimator.record_count(request, usage.prompt_tokens);
+                self.token_estimator
+                    .record_count(request, usage.prompt_tokens);
                 usage
             }
             // A budget must hold for providers that do not count tokens, too.
-            None => self.token_estimator.estimate_usage(request, &decoded.response.message),
+            None => self
+                .token_estimator
+                .estimate_usage(request, &decoded.response.message),
         };
         let (usage, cost) = self.prices.price_call(usage, reported).await;
         let (tokens_in, tokens_out) = (usage.prompt_tokens, usage.completion_tokens);
-        tracing::debug!(?latency, tokens_in, tokens_out, cost, "received a response of the model");
-        Ok(Completion { response: decoded.response, usage, cost, latency })
+        tracing::debug!(
+            ?latency,
+            tokens_in,
+            tokens_out,
+            cost,
+            "received a response of the model"
+        );
+        Ok(Completion {
+            response: decoded.response,
+            usage,
+            cost,
+            latency,
+        })
     }
 }
 
@@ -219,11 +265,18 @@ impl Llm for ProviderLlm {
             let tool_tokens = Tool::estimated_tokens(&request.tools);
             tracing::debug!(messages, tools, tool_tokens, "calling the model");
             let result = match self.check_window(request).await {
-                Ok(()) => self.retry.run(on_progress, || self.attempt(request, on_progress)).await,
+                Ok(()) => {
+                    self.retry
+                        .run(on_progress, || self.attempt(request, on_progress))
+                        .await
+                }
                 Err(error) => Err(error),
             };
-            result.inspect_err(|error| tracing::warn!(kind = ?error.kind, %error, "the model call failed"))
+            result.inspect_err(
+                |error| tracing::warn!(kind = ?error.kind, %error, "the model call failed"),
+            )
         };
-        call.instrument(tracing::info_span!("model_call", model = self.model)).await
+        call.instrument(tracing::info_span!("model_call", model = self.model))
+            .await
     }
 }

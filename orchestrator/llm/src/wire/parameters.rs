@@ -1,7 +1,7 @@
 //! Parameters of a request: its fields other than messages and tools.
 //!
-//! Once a provider has refused an optional parameter, the parameter is sent in another form, or dropped. So an entry that
-//! is missing in the table of models costs one refused request.
+//! Once a provider has refused an optional parameter, the parameter is sent in another form, or
+//! dropped. So an entry that is missing in the table of models costs one refused request.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -24,7 +24,10 @@ pub(crate) struct ParameterForm {
 impl ParameterForm {
     /// Creates a form from an object. Null fields are not sent.
     pub(crate) fn new(name: &'static str, fields: Value) -> Self {
-        Self { names: vec![name], fields: without_nulls(fields) }
+        Self {
+            names: vec![name],
+            fields: without_nulls(fields),
+        }
     }
 
     /// Adds names with which providers refuse it.
@@ -48,7 +51,8 @@ pub(crate) struct Parameters {
 }
 
 impl Parameters {
-    /// Creates the parameters. `reserved` are the fields of messages and tools, which the user cannot override.
+    /// Creates the parameters. `reserved` are the fields of messages and tools, which the user
+    /// cannot override.
     pub(crate) fn new(
         config: &LlmConfig,
         reserved: &[&str],
@@ -59,13 +63,21 @@ impl Parameters {
         if let Some(name) = reserved.iter().find(|name| extra.contains_key(**name)) {
             return Err(invalid(name, "is reserved for the agent"));
         }
-        required.entry("model").or_insert_with(|| config.wire_model().into());
+        required
+            .entry("model")
+            .or_insert_with(|| config.wire_model().into());
         required.insert("stream".into(), true.into());
         required.extend(extra);
-        Ok(Self { optional, required, can_drop: config.drop_params, refused: Mutex::default() })
+        Ok(Self {
+            optional,
+            required,
+            can_drop: config.drop_params,
+            refused: Mutex::default(),
+        })
     }
 
-    /// Adds the parameters to a body, and removes what of it is refused. The user's override all others, and are never dropped.
+    /// Adds the parameters to a body, and removes what of it is refused. The user's override all
+    /// others, and are never dropped.
     pub(crate) fn add_to(&self, body: &mut Map<String, Value>) {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.iter().for_each(|name| drop(body.remove(name)));
@@ -82,13 +94,24 @@ impl Parameters {
 
     /// Records that the provider refuses a parameter. Returns whether the next request differs.
     pub(crate) fn drop_parameter(&self, name: &str) -> bool {
-        let is_optional = self.optional.iter().flatten().any(|form| form.names.contains(&name));
+        let is_optional = self
+            .optional
+            .iter()
+            .flatten()
+            .any(|form| form.names.contains(&name));
         if !self.can_drop || !is_optional || self.required.contains_key(name) {
             return false;
         }
-        let is_new = self.refused.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+        let is_new = self
+            .refused
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(name.to_owned());
         if is_new {
-            tracing::warn!(parameter = name, "the provider refuses a parameter; continuing without it");
+            tracing::warn!(
+                parameter = name,
+                "the provider refuses a parameter; continuing without it"
+            );
         }
         is_new
     }
@@ -108,10 +131,17 @@ pub(crate) fn extra_fields(config: &LlmConfig) -> Result<Map<String, Value>, Con
 }
 
 fn invalid(key: &str, problem: &'static str) -> ConfigError {
-    ConfigError::CompletionKwargs { key: key.to_owned(), problem }
+    ConfigError::CompletionKwargs {
+        key: key.to_owned(),
+        problem,
+    }
 }
 
 fn without_nulls(value: Value) -> Map<String, Value> {
-    let Value::Object(map) = value else { return Map::new() };
-    map.into_iter().filter(|(_, value)| !value.is_null()).collect()
+    let Value::Object(map) = value else {
+        return Map::new();
+    };
+    map.into_iter()
+        .filter(|(_, value)| !value.is_null())
+        .collect()
 }

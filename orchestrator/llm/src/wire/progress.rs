@@ -1,4 +1,5 @@
-//! Reports the text of a response while it arrives: bounded, and one report per chunk of the stream.
+//! Reports the text of a response while it arrives: bounded, and one report per chunk of the
+//! stream.
 
 use engine::llm::LlmProgress;
 
@@ -18,7 +19,11 @@ pub(crate) struct ProgressBuffer {
 
 impl Default for ProgressBuffer {
     fn default() -> Self {
-        Self { reasoning: String::new(), text: String::new(), bytes_left: MAX_PROGRESS_BYTES }
+        Self {
+            reasoning: String::new(),
+            text: String::new(),
+            bytes_left: MAX_PROGRESS_BYTES,
+        }
     }
 }
 
@@ -36,7 +41,8 @@ impl ProgressBuffer {
     pub(super) fn report(&mut self, on_progress: &(dyn Fn(LlmProgress) + Send + Sync)) {
         split(&std::mem::take(&mut self.reasoning))
             .for_each(|chunk| on_progress(LlmProgress::Reasoning(chunk)));
-        split(&std::mem::take(&mut self.text)).for_each(|chunk| on_progress(LlmProgress::Text(chunk)));
+        split(&std::mem::take(&mut self.text))
+            .for_each(|chunk| on_progress(LlmProgress::Text(chunk)));
     }
 
     fn truncate<'a>(&self, chunk: &'a str) -> &'a str {
@@ -72,7 +78,10 @@ mod tests {
         buffer.text("lo");
         assert_eq!(
             report(&mut buffer),
-            [LlmProgress::Reasoning("hm".into()), LlmProgress::Text("Hello".into())]
+            [
+                LlmProgress::Reasoning("hm".into()),
+                LlmProgress::Text("Hello".into())
+            ]
         );
         assert_eq!(report(&mut buffer), []);
     }
@@ -82,10 +91,12 @@ mod tests {
         let mut buffer = ProgressBuffer::default();
         buffer.text(&"ü".repeat(MAX_PROGRESS_BYTES));
         buffer.text("no more");
-        let lengths = report(&mut buffer).into_iter().map(|progress| match progress {
-            LlmProgress::Text(text) => text.len(),
-            other => panic!("{other:?}"),
-        });
+        let lengths = report(&mut buffer)
+            .into_iter()
+            .map(|progress| match progress {
+                LlmProgress::Text(text) => text.len(),
+                other => panic!("{other:?}"),
+            });
         let lengths: Vec<usize> = lengths.collect();
         assert_eq!(lengths.iter().sum::<usize>(), MAX_PROGRESS_BYTES);
         assert!(lengths.iter().all(|length| *length <= MAX_CHUNK_BYTES));

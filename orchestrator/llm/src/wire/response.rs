@@ -1,5 +1,5 @@
-//! Reads a response with a limit of its size and an idle timeout: a stream, a body, or a stream with the content type of a
-//! body.
+//! Reads a response with a limit of its size and an idle timeout: a stream, a body, or a stream
+//! with the content type of a body.
 
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ use super::failure::{Failure, Failures};
 use super::{ProgressBuffer, StreamFold};
 use crate::classify::{ErrorBody, is_html};
 
-/// Maximum size of a response: more than any model's longest one, streamed with a hundred bytes around each token.
+/// Maximum size of a response: more than any model's longest one, streamed with a hundred bytes
+/// around each token.
 const MAX_RESPONSE_BYTES: usize = 32 << 20;
 
-/// Maximum time between `finish_reason` and the usage. A server that sends no usage and keeps the stream open must not delay
-/// the response.
+/// Maximum time between `finish_reason` and the usage. A server that sends no usage and keeps the
+/// stream open must not delay the response.
 const USAGE_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Reads one response.
@@ -34,7 +35,13 @@ pub(crate) struct ResponseReader<'a> {
 impl<'a> ResponseReader<'a> {
     pub(crate) fn new(response: Response, failures: &'a Failures, idle: Duration) -> Self {
         let headers = response.headers().clone();
-        Self { response, headers, failures, idle, bytes_left: MAX_RESPONSE_BYTES }
+        Self {
+            response,
+            headers,
+            failures,
+            idle,
+            bytes_left: MAX_RESPONSE_BYTES,
+        }
     }
 
     pub(crate) fn headers(&self) -> &HeaderMap {
@@ -42,7 +49,10 @@ impl<'a> ResponseReader<'a> {
     }
 
     pub(crate) fn is_stream(&self) -> bool {
-        let content_type = self.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let content_type = self
+            .headers
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok());
         content_type.is_some_and(|value| value.starts_with("text/event-stream"))
     }
 
@@ -56,14 +66,19 @@ impl<'a> ResponseReader<'a> {
             return self.read_stream(fold, on_progress).await;
         }
         let body = self.read_text().await?;
-        if looks_like_events(&body) { self.fold_text(fold, &body) } else { self.parse(&body) }
+        if looks_like_events(&body) {
+            self.fold_text(fold, &body)
+        } else {
+            self.parse(&body)
+        }
     }
 
     /// Reads an error response. If reading fails, only its status counts.
     pub(crate) async fn read_error(mut self) -> Failure {
         let status = self.response.status().as_u16();
         let body = ErrorBody::parse(&self.read_text().await.unwrap_or_default());
-        self.failures.classify_error_response(status, &self.headers, body)
+        self.failures
+            .classify_error_response(status, &self.headers, body)
     }
 
     async fn read_stream(
@@ -74,7 +89,11 @@ impl<'a> ResponseReader<'a> {
         let mut progress = ProgressBuffer::default();
         let mut reader = EventReader::default();
         loop {
-            let idle = if fold.is_terminal() { self.idle.min(USAGE_GRACE_PERIOD) } else { self.idle };
+            let idle = if fold.is_terminal() {
+                self.idle.min(USAGE_GRACE_PERIOD)
+            } else {
+                self.idle
+            };
             let chunk = match self.next_chunk(idle).await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
@@ -124,21 +143,26 @@ impl<'a> ResponseReader<'a> {
 
     fn finish(&self, fold: Box<dyn StreamFold>) -> Result<Value, Failure> {
         let detail = "the stream ended before the response was complete";
-        fold.finish().ok_or_else(|| self.failures.new_failure(LlmErrorKind::StreamCut, detail))
+        fold.finish()
+            .ok_or_else(|| self.failures.new_failure(LlmErrorKind::StreamCut, detail))
     }
 
     /// Parses a body or an event. Both may hold an error despite the successful status.
     fn parse(&self, text: &str) -> Result<Value, Failure> {
         let value: Value = serde_json::from_str(text).map_err(|error| {
             if is_html(text) {
-                return self.failures.wrong_address(200, &ErrorBody::parse(text).message);
+                return self
+                    .failures
+                    .wrong_address(200, &ErrorBody::parse(text).message);
             }
             let detail = format!("not JSON ({error}): {}", ErrorBody::parse(text).message);
             self.failures.new_failure(LlmErrorKind::Malformed, &detail)
         })?;
         match ErrorBody::find(&value) {
             None => Ok(value),
-            Some(error) => Err(self.failures.classify_error_response(200, &self.headers, error)),
+            Some(error) => Err(self
+                .failures
+                .classify_error_response(200, &self.headers, error)),
         }
     }
 

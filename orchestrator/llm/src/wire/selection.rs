@@ -1,4 +1,5 @@
-//! The wire of a model's calls. It changes once, when the provider refuses chat completions and names the Responses API.
+//! The wire of a model's calls. It changes once, when the provider refuses chat completions and
+//! names the Responses API.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,8 @@ pub(super) struct WireClient {
 #[derive(Debug)]
 pub(super) struct WireSelection {
     configured: WireClient,
-    /// `None` if the configured wire is not chat completions, or if `completion_kwargs` do not fit the Responses API.
+    /// `None` if the configured wire is not chat completions, or if `completion_kwargs` do not fit
+    /// the Responses API.
     responses: Option<WireClient>,
     requires_responses: AtomicBool,
 }
@@ -29,11 +31,19 @@ pub(super) struct WireSelection {
 impl WireSelection {
     /// Returns the maximum length of a response of the configured wire, too.
     pub(super) fn new(config: &LlmConfig) -> Result<(Self, Option<u64>), ConfigError> {
-        let WireParts { wire, endpoint, parameters, max_tokens, images_in_results } = parts(config)?;
+        let WireParts {
+            wire,
+            endpoint,
+            parameters,
+            max_tokens,
+            images_in_results,
+        } = parts(config)?;
         let address = endpoint.address();
         let exchange = HttpExchange::new(endpoint, config)?;
         let is_chat = config.provider() == Provider::OpenAi;
-        let responses = is_chat.then(|| parts(&config.with_responses()).ok()).flatten();
+        let responses = is_chat
+            .then(|| parts(&config.with_responses()).ok())
+            .flatten();
         let responses = responses.map(|parts| WireClient {
             history: History::new(config, &address, parts.images_in_results),
             exchange: exchange.with_endpoint(parts.endpoint),
@@ -41,8 +51,20 @@ impl WireSelection {
             parameters: parts.parameters,
         });
         let history = History::new(config, &address, images_in_results);
-        let configured = WireClient { wire, history, parameters, exchange };
-        Ok((Self { configured, responses, requires_responses: AtomicBool::new(false) }, max_tokens))
+        let configured = WireClient {
+            wire,
+            history,
+            parameters,
+            exchange,
+        };
+        Ok((
+            Self {
+                configured,
+                responses,
+                requires_responses: AtomicBool::new(false),
+            },
+            max_tokens,
+        ))
     }
 
     /// Returns the wire for the next request.
@@ -53,7 +75,8 @@ impl WireSelection {
         }
     }
 
-    /// Records that the provider requires the Responses API. Returns whether the next request uses another wire than `refused`.
+    /// Records that the provider requires the Responses API. Returns whether the next request uses
+    /// another wire than `refused`.
     pub(super) fn require_responses(&self, refused: &WireClient) -> bool {
         let is_other = |responses: &WireClient| !ptr::eq(responses, refused);
         if !self.responses.as_ref().is_some_and(is_other) {
@@ -99,7 +122,8 @@ mod tests {
             let wires = selection(|config| config.model = model.into());
             assert!(!wires.require_responses(wires.current()), "{model}");
         }
-        let wires = selection(|config| drop(config.completion_kwargs.insert("input".into(), json!([]))));
+        let wires =
+            selection(|config| drop(config.completion_kwargs.insert("input".into(), json!([]))));
         assert!(!wires.require_responses(wires.current()));
     }
 }

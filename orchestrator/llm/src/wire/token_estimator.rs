@@ -1,8 +1,10 @@
-//! Estimates the tokens of a request, to detect that it exceeds the context window before it is sent.
+//! Estimates the tokens of a request, to detect that it exceeds the context window before it is
+//! sent.
 //!
-//! The estimate is a fourth of the characters, corrected by the provider's count of the previous request. That is more
-//! precise than another provider's tokenizer, and cheap: each request of a conversation extends the previous one. Only
-//! requests that clearly exceed the context window are rejected; the provider decides about the others.
+//! The estimate is a fourth of the characters, corrected by the provider's count of the previous
+//! request. That is more precise than another provider's tokenizer, and cheap: each request of a
+//! conversation extends the previous one. Only requests that clearly exceed the context window are
+//! rejected; the provider decides about the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,7 +14,8 @@ use protocol::metrics::TokenUsage;
 /// Tokens of an image: about a screenshot for most models.
 const IMAGE_TOKENS: u64 = 1000;
 
-/// Factor by which an estimate must exceed the context window, before and after the first count of the provider.
+/// Factor by which an estimate must exceed the context window, before and after the first count of
+/// the provider.
 const TOLERANCE: f64 = 1.25;
 const TOLERANCE_WHEN_COUNTED: f64 = 1.05;
 
@@ -22,7 +25,8 @@ const PLAUSIBLE_RATIOS: std::ops::RangeInclusive<f64> = 0.1..=10.0;
 /// Estimates the tokens of one model's requests.
 #[derive(Debug, Default)]
 pub(super) struct TokenEstimator {
-    /// Ratio of the latest count to its estimate, as the bits of an `f64`. 0 before the first count.
+    /// Ratio of the latest count to its estimate, as the bits of an `f64`. 0 before the first
+    /// count.
     ratio: AtomicU64,
 }
 
@@ -34,7 +38,11 @@ impl TokenEstimator {
     }
 
     /// Estimates the usage of a call whose provider does not count tokens.
-    pub(super) fn estimate_usage(&self, request: &LlmRequest, message: &AssistantMessage) -> TokenUsage {
+    pub(super) fn estimate_usage(
+        &self,
+        request: &LlmRequest,
+        message: &AssistantMessage,
+    ) -> TokenUsage {
         TokenUsage {
             prompt_tokens: self.estimate_tokens(request).0 as u64,
             completion_tokens: message_tokens(message),
@@ -80,7 +88,10 @@ fn part_tokens(part: &MessagePart) -> u64 {
 
 /// The provider's other fields repeat the text, or are not sent.
 fn message_tokens(message: &AssistantMessage) -> u64 {
-    let arguments = message.tool_calls.iter().map(|call| text_tokens(&call.arguments));
+    let arguments = message
+        .tool_calls
+        .iter()
+        .map(|call| text_tokens(&call.arguments));
     text_tokens(&message.text) + arguments.sum::<u64>()
 }
 
@@ -88,7 +99,8 @@ fn tool_tokens(tool: &Tool) -> u64 {
     text_tokens(&tool.description) + text_tokens(&tool.parameters.to_string())
 }
 
-/// About four ASCII characters are a token, and one letter of another script, which has two or three bytes.
+/// About four ASCII characters are a token, and one letter of another script, which has two or
+/// three bytes.
 fn text_tokens(text: &str) -> u64 {
     let ascii = text.bytes().filter(u8::is_ascii).count();
     (ascii / 4 + (text.len() - ascii) / 3) as u64
@@ -101,7 +113,10 @@ mod tests {
     use super::*;
 
     fn request(text: &str) -> LlmRequest {
-        LlmRequest { messages: vec![ChatMessage::User(vec![MessagePart::Text(text.into())])], tools: vec![] }
+        LlmRequest {
+            messages: vec![ChatMessage::User(vec![MessagePart::Text(text.into())])],
+            tools: vec![],
+        }
     }
 
     #[test]
@@ -127,10 +142,16 @@ mod tests {
     #[test]
     fn usage_is_estimated_when_the_provider_does_not_count() {
         let estimator = TokenEstimator::default();
-        let message = AssistantMessage { text: "four four".into(), ..Default::default() };
+        let message = AssistantMessage {
+            text: "four four".into(),
+            ..Default::default()
+        };
         let guessed = |text: &str| {
-            let TokenUsage { prompt_tokens, completion_tokens, .. } =
-                estimator.estimate_usage(&request(text), &message);
+            let TokenUsage {
+                prompt_tokens,
+                completion_tokens,
+                ..
+            } = estimator.estimate_usage(&request(text), &message);
             (prompt_tokens, completion_tokens)
         };
         assert_eq!(guessed(&"word".repeat(10)), (10, 2));
@@ -144,11 +165,21 @@ mod tests {
         let request = LlmRequest {
             messages: vec![
                 ChatMessage::System("four".into()),
-                ChatMessage::User(vec![MessagePart::Text("四".into()), MessagePart::Image("data:".into())]),
+                ChatMessage::User(vec![
+                    MessagePart::Text("四".into()),
+                    MessagePart::Image("data:".into()),
+                ]),
                 ChatMessage::Assistant(AssistantMessage::from_stored(message)),
             ],
-            tools: vec![Tool { name: "t".into(), description: "four".into(), parameters: json!("tw") }],
+            tools: vec![Tool {
+                name: "t".into(),
+                description: "four".into(),
+                parameters: json!("tw"),
+            }],
         };
-        assert_eq!(uncorrected_tokens(&request), 1 + 1 + IMAGE_TOKENS + 1 + 2 + 1 + 1);
+        assert_eq!(
+            uncorrected_tokens(&request),
+            1 + 1 + IMAGE_TOKENS + 1 + 2 + 1 + 1
+        );
     }
 }

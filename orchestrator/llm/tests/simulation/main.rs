@@ -1,11 +1,18 @@
-//! Deterministic simulation of whole conversations with models behind the wires of strict providers, a fake sandbox and a paused
-//! clock. Users send messages, pause, stop and confirm at any moment, models answer oddly, providers fail, histories are
-//! condensed, sandboxes are lost or cannot be created, and the process is killed before or after any append; the next one
-//! continues with another model. The seed determines the run.
+//! Deterministic simulation of whole conversations with models behind the wires of strict
+//! providers, a fake sandbox and a paused clock. Users send messages, pause, stop and confirm at
+//! any moment, models answer oddly, providers fail, histories are condensed, sandboxes are lost or
+//! cannot be created, and the process is killed before or after any append; the next one continues
+//! with another model. The seed determines the run.
 //!
-//! `GLOVEBOX_SIM_SEEDS` sets the number of seeds (200). `GLOVEBOX_SIM_SEED` runs a single seed and prints its events.
+//! `GLOVEBOX_SIM_SEEDS` sets the number of seeds (200). `GLOVEBOX_SIM_SEED` runs a single seed and
+//! prints its events.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)] // a test that cannot continue panics
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr
+)] // a test that cannot continue panics
 
 mod model;
 mod provider;
@@ -25,7 +32,11 @@ const SEEDS: u64 = 200;
 
 #[test]
 fn every_seed_satisfies_the_invariants() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .map(|text| text.parse::<u64>().expect(name))
+    };
     if let Some(seed) = number("GLOVEBOX_SIM_SEED") {
         return drop(run(seed, true));
     }
@@ -62,7 +73,10 @@ fn every_seed_satisfies_the_invariants() {
         "deepseek/deepseek-v4",
         "gemini/gemini-3.1-pro",
     ] {
-        assert!(seeds < SEEDS || returned[model] > 0, "no reasoning goes back to {model}: {returned:?}");
+        assert!(
+            seeds < SEEDS || returned[model] > 0,
+            "no reasoning goes back to {model}: {returned:?}"
+        );
     }
 }
 

@@ -1,5 +1,5 @@
-//! Models with random responses, behind the wires of their providers: valid and invalid tool calls, several at once, none, and
-//! errors of the providers. A provider refuses what a real one refuses.
+//! Models with random responses, behind the wires of their providers: valid and invalid tool calls,
+//! several at once, none, and errors of the providers. A provider refuses what a real one refuses.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::llm::{
-    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart, ToolCall,
+    AssistantMessage, ChatMessage, Completion, Llm, LlmError, LlmProgress, LlmRequest, MessagePart,
+    ToolCall,
 };
 use llm::testing::{InProcessProvider, StrictProvider, odd_message};
 use llm::{LlmConfig, RetryPolicy};
@@ -88,7 +89,11 @@ impl ModelProvider {
             max_messages,
             requests: Mutex::default(),
         };
-        StrictProvider::all(seed).into_iter().map(new).map(Arc::new).collect()
+        StrictProvider::all(seed)
+            .into_iter()
+            .map(new)
+            .map(Arc::new)
+            .collect()
     }
 
     pub(crate) fn faults(&self) -> Vec<String> {
@@ -98,13 +103,19 @@ impl ModelProvider {
     /// Checks that the latest body has all texts of a request.
     fn check_complete(&self, request: &LlmRequest) {
         let mut requests = self.requests.lock().unwrap();
-        let texts = request.messages.iter().flat_map(texts).filter(|text| !text.trim().is_empty());
+        let texts = request
+            .messages
+            .iter()
+            .flat_map(texts)
+            .filter(|text| !text.trim().is_empty());
         let is_lost = |text: &&str| {
             let latest = &requests.latest;
             !latest.contains(*text) && !latest.iter().any(|string| string.contains(*text))
         };
-        let lost: Vec<_> =
-            texts.filter(is_lost).map(|text| format!("{}: lost: {text}", self.model)).collect();
+        let lost: Vec<_> = texts
+            .filter(is_lost)
+            .map(|text| format!("{}: lost: {text}", self.model))
+            .collect();
         requests.faults.extend(lost);
     }
 
@@ -117,12 +128,21 @@ impl ModelProvider {
         self.strict.lock().unwrap().changed_prefixes()
     }
 
-    fn answer(&self, body: &Value, chance: &mut fastrand::Rng, only_finishes: bool) -> (u16, Value) {
+    fn answer(
+        &self,
+        body: &Value,
+        chance: &mut fastrand::Rng,
+        only_finishes: bool,
+    ) -> (u16, Value) {
         let latest = &mut self.requests.lock().unwrap().latest;
         latest.clear();
         collect_strings(body, latest);
-        let error = |status, text: &str| (status, json!({"error": {"type": "error", "message": text}}));
-        let messages = body["messages"].as_array().or(body["input"].as_array()).map_or(0, Vec::len);
+        let error =
+            |status, text: &str| (status, json!({"error": {"type": "error", "message": text}}));
+        let messages = body["messages"]
+            .as_array()
+            .or(body["input"].as_array())
+            .map_or(0, Vec::len);
         if messages > self.max_messages {
             return error(400, OVERFLOWS[chance.usize(..OVERFLOWS.len())]);
         }
@@ -136,7 +156,12 @@ impl ModelProvider {
                 _ => {}
             }
         }
-        match self.strict.lock().unwrap().answer(body, &random_message(chance, only_finishes)) {
+        match self
+            .strict
+            .lock()
+            .unwrap()
+            .answer(body, &random_message(chance, only_finishes))
+        {
             Ok(response) => (200, response),
             Err(refusal) => error(400, &format!("{REFUSED}{refusal}")),
         }
@@ -179,13 +204,24 @@ impl Model {
         let wait = Duration::from_secs(5);
         let config = LlmConfig {
             base_url: Some("http://localhost".into()), // never connected
-            retry: RetryPolicy { num_retries: 2, multiplier: 1.0, min_wait: wait, max_wait: wait },
+            retry: RetryPolicy {
+                num_retries: 2,
+                multiplier: 1.0,
+                min_wait: wait,
+                max_wait: wait,
+            },
             in_process: Some(InProcessProvider::new(answer)),
             ..LlmConfig::new(provider.model)
         };
         let llm = llm::connect(&config).unwrap();
         let (provider, histories) = (Arc::clone(provider), Arc::clone(histories));
-        Self { llm, provider, histories, chance, sandbox }
+        Self {
+            llm,
+            provider,
+            histories,
+            chance,
+            sandbox,
+        }
     }
 
     fn roll(&self, sides: u32) -> u32 {
@@ -223,7 +259,11 @@ impl Llm for Model {
             Err(_) => {}
         }
         let cost = Some(PRICE * f64::from(self.roll(8) + 1) / 8.0);
-        Ok(Completion { cost, latency: Duration::from_secs(1), ..result? })
+        Ok(Completion {
+            cost,
+            latency: Duration::from_secs(1),
+            ..result?
+        })
     }
 }
 
@@ -243,13 +283,18 @@ fn collect_strings(value: &Value, strings: &mut HashSet<String>) {
     match value {
         Value::String(text) => drop(strings.insert(text.clone())),
         Value::Array(items) => items.iter().for_each(|item| collect_strings(item, strings)),
-        Value::Object(fields) => fields.values().for_each(|value| collect_strings(value, strings)),
+        Value::Object(fields) => fields
+            .values()
+            .for_each(|value| collect_strings(value, strings)),
         _ => {}
     }
 }
 
 fn random_message(chance: &mut fastrand::Rng, only_finishes: bool) -> AssistantMessage {
-    let text = |text: &str| AssistantMessage { text: text.into(), ..Default::default() };
+    let text = |text: &str| AssistantMessage {
+        text: text.into(),
+        ..Default::default()
+    };
     match chance.u32(..10) {
         _ if only_finishes => AssistantMessage {
             tool_calls: vec![ToolCall {
@@ -267,7 +312,10 @@ fn random_message(chance: &mut fastrand::Rng, only_finishes: bool) -> AssistantM
             let (tool, arguments) = random_call(chance, false);
             odd_message(chance, tool, &arguments)
         }
-        _ => AssistantMessage { tool_calls: random_calls(chance), ..text("now") },
+        _ => AssistantMessage {
+            tool_calls: random_calls(chance),
+            ..text("now")
+        },
     }
 }
 
@@ -277,14 +325,22 @@ fn random_calls(chance: &mut fastrand::Rng) -> Vec<ToolCall> {
     let call = |number| {
         let (name, arguments) = random_call(chance, delegates);
         let id = format!("call-{}-{number}", chance.u32(..));
-        ToolCall { id, name: name.into(), arguments, ..Default::default() }
+        ToolCall {
+            id,
+            name: name.into(),
+            arguments,
+            ..Default::default()
+        }
     };
     (0..count).map(call).collect()
 }
 
 /// Returns the name and the arguments of a call.
 fn random_call(chance: &mut fastrand::Rng, delegates: bool) -> (&'static str, String) {
-    let delegate = ("delegate", json!({"agent": HELPER, "task": "help"}).to_string());
+    let delegate = (
+        "delegate",
+        json!({"agent": HELPER, "task": "help"}).to_string(),
+    );
     match chance.u32(..16) {
         _ if delegates => delegate,
         0 => ("finish", json!({"message": "done"}).to_string()),
@@ -292,11 +348,23 @@ fn random_call(chance: &mut fastrand::Rng, delegates: bool) -> (&'static str, St
         2 => ("fly", "{}".into()),
         3 => ("execute_bash", "{\"command\": ".into()),
         4 => ("execute_bash", json!({"command": 7}).to_string()),
-        5 => ("str_replace_editor", json!({"command": "view", "path": "/a"}).to_string()),
+        5 => (
+            "str_replace_editor",
+            json!({"command": "view", "path": "/a"}).to_string(),
+        ),
         6 => ("look_up", json!({"word": "glove"}).to_string()),
         7 | 8 => delegate,
-        9 => ("edit_file", json!({"path": FILE, "content": "b"}).to_string()),
-        10 => ("edit_file", json!({"path": "/b", "content": "b", "start": 7}).to_string()),
-        other => ("execute_bash", json!({"command": format!("command {other}")}).to_string()),
+        9 => (
+            "edit_file",
+            json!({"path": FILE, "content": "b"}).to_string(),
+        ),
+        10 => (
+            "edit_file",
+            json!({"path": "/b", "content": "b", "start": 7}).to_string(),
+        ),
+        other => (
+            "execute_bash",
+            json!({"command": format!("command {other}")}).to_string(),
+        ),
     }
 }

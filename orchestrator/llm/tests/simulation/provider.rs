@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
-    SandboxSummary, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use engine::testing::ScriptedProvider;
 use protocol::SandboxId;

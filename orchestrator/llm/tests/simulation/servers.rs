@@ -23,23 +23,43 @@ impl ToolServers for Servers {
     async fn offer(&self, _: Option<&Arc<dyn Sandbox>>) -> ToolOffer {
         let schemas = [
             ("look_up", json!({"type": "object"})),
-            ("any", json!({"oneOf": [{"properties": {"a": {"type": "array"}}}, {"required": ["b"]}]})),
-            ("nulls", json!({"type": "object", "properties": null, "required": null})),
-            ("filter", json!({"properties": {"$filter": {"type": "string"}}, "required": ["$filter"]})),
+            (
+                "any",
+                json!({"oneOf": [{"properties": {"a": {"type": "array"}}}, {"required": ["b"]}]}),
+            ),
+            (
+                "nulls",
+                json!({"type": "object", "properties": null, "required": null}),
+            ),
+            (
+                "filter",
+                json!({"properties": {"$filter": {"type": "string"}}, "required": ["$filter"]}),
+            ),
         ];
         let tool = |(name, parameters): (&str, Value)| Tool {
             name: name.into(),
             description: "Looks a word up.".into(),
             parameters,
         };
-        ToolOffer { tools: schemas.map(tool).into(), ..ToolOffer::default() }
+        ToolOffer {
+            tools: schemas.map(tool).into(),
+            ..ToolOffer::default()
+        }
     }
 
     async fn call(&self, name: &str, _: &Map<String, Value>) -> Observation {
         tokio::time::sleep(Duration::from_secs(3)).await;
-        let data = if self.calls.fetch_add(1, Ordering::Relaxed) % 3 == 1 { DAMAGED_IMAGE } else { "AA==" };
+        let data = if self.calls.fetch_add(1, Ordering::Relaxed) % 3 == 1 {
+            DAMAGED_IMAGE
+        } else {
+            "AA=="
+        };
         let image_urls = vec![format!("data:image/png;base64,{data}")];
-        let answered = McpObservation { name: name.to_owned(), image_urls, ..Default::default() };
+        let answered = McpObservation {
+            name: name.to_owned(),
+            image_urls,
+            ..Default::default()
+        };
         Observation::new("a thing for hands", answered)
     }
 

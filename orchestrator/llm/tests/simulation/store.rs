@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use engine::events::{
-    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation,
+    StoreError,
 };
 use engine::testing::MemoryStore;
 use protocol::{ConversationId, Event, EventId};
@@ -20,7 +21,11 @@ pub(crate) struct DeadlyStore {
 
 #[async_trait]
 impl EventStore for DeadlyStore {
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
         let left = self.appends_left.fetch_sub(1, Ordering::Relaxed);
         if left > 1 || self.keeps_last {
             self.logs.append(conversation, events).await?;
@@ -28,7 +33,10 @@ impl EventStore for DeadlyStore {
         if left > 1 {
             Ok(())
         } else {
-            Err(StoreError::Storage { operation: "append an event", source: "killed".into() })
+            Err(StoreError::Storage {
+                operation: "append an event",
+                source: "killed".into(),
+            })
         }
     }
 
@@ -39,10 +47,15 @@ impl EventStore for DeadlyStore {
         limit: usize,
         max_bytes: usize,
     ) -> Result<Vec<Event>, StoreError> {
-        self.logs.read_page(conversation, from, limit, max_bytes).await
+        self.logs
+            .read_page(conversation, from, limit, max_bytes)
+            .await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         self.logs.find(conversation).await
     }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, DelegateAgent, Prompt, TeamMember};
 use engine::condenser::{Condenser, CondenserConfig};
-use engine::conversation::{Conversation, EngineParts, ResumeOptions, State, is_replacement_notice};
+use engine::conversation::{
+    Conversation, EngineParts, ResumeOptions, State, is_replacement_notice,
+};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
@@ -19,7 +21,8 @@ use protocol::record::ConversationStarted;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
 use protocol::{
-    Action, ActionId, AgentState, ConversationId, Event, EventBody, EventSource, Observation, Record,
+    Action, ActionId, AgentState, ConversationId, Event, EventBody, EventSource, Observation,
+    Record,
 };
 
 use super::model::{Histories, Model, ModelProvider, PRICE, SandboxMonitor};
@@ -70,9 +73,15 @@ pub(crate) struct Simulation {
 impl Simulation {
     pub(crate) fn new(seed: u64, is_verbose: bool) -> Self {
         let mut chance = fastrand::Rng::with_seed(seed);
-        let risky = ConfirmationPolicy::Risky { from: SecurityRisk::High };
-        let policies =
-            [ConfirmationPolicy::Never, ConfirmationPolicy::Never, risky, ConfirmationPolicy::Always];
+        let risky = ConfirmationPolicy::Risky {
+            from: SecurityRisk::High,
+        };
+        let policies = [
+            ConfirmationPolicy::Never,
+            ConfirmationPolicy::Never,
+            risky,
+            ConfirmationPolicy::Always,
+        ];
         let max_messages = [30, 60, usize::MAX][chance.usize(..3)];
         Self {
             seed,
@@ -103,10 +112,15 @@ impl Simulation {
         }
         self.run_to_end(conversation).await;
         self.check();
-        let describe = |event: &Event| format!("{:?} {:?} {:?}", event.delegation, event.source, event.body);
+        let describe =
+            |event: &Event| format!("{:?} {:?} {:?}", event.delegation, event.source, event.body);
         RunResult {
             log: self.seen.iter().map(describe).collect(),
-            returned_reasoning: self.models.iter().map(|provider| provider.returned_reasoning()).collect(),
+            returned_reasoning: self
+                .models
+                .iter()
+                .map(|provider| provider.returned_reasoning())
+                .collect(),
         }
     }
 
@@ -129,35 +143,61 @@ impl Simulation {
 
     /// Generates a title, which needs no sandbox.
     fn request_title(&mut self, conversation: &Conversation) {
-        let sandbox = SandboxMonitor { is_connected: AtomicBool::new(true), ..SandboxMonitor::default() };
+        let sandbox = SandboxMonitor {
+            is_connected: AtomicBool::new(true),
+            ..SandboxMonitor::default()
+        };
         let model = self.model(16, false, &Arc::new(sandbox));
         // A killed process generates none.
         drop(conversation.request_title(model, "work".into()));
     }
 
     /// Returns a model of a random provider, for a purpose of the process.
-    fn model(&mut self, purpose: u32, only_finishes: bool, sandbox: &Arc<SandboxMonitor>) -> Arc<Model> {
+    fn model(
+        &mut self,
+        purpose: u32,
+        only_finishes: bool,
+        sandbox: &Arc<SandboxMonitor>,
+    ) -> Arc<Model> {
         let seed = self.seed ^ (self.process_count << purpose);
         let provider = &self.models[self.chance.usize(..self.models.len())];
-        Arc::new(Model::new(seed, only_finishes, Arc::clone(sandbox), provider, &self.histories))
+        Arc::new(Model::new(
+            seed,
+            only_finishes,
+            Arc::clone(sandbox),
+            provider,
+            &self.histories,
+        ))
     }
 
-    /// Returns the parts of a new process, which is killed at a random append unless it is immortal.
+    /// Returns the parts of a new process, which is killed at a random append unless it is
+    /// immortal.
     fn parts(&mut self, is_immortal: bool) -> EngineParts {
         self.process_count += 1;
-        let appends = if is_immortal { u32::MAX } else { self.chance.u32(4..40) };
+        let appends = if is_immortal {
+            u32::MAX
+        } else {
+            self.chance.u32(4..40)
+        };
         let store = DeadlyStore {
             logs: Arc::clone(&self.logs),
             appends_left: AtomicU32::new(appends),
             keeps_last: self.chance.bool(),
         };
         let mut definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
-        definition.delegates = vec![DelegateAgent { name: HELPER.into(), description: "Helps.".into() }];
+        definition.delegates = vec![DelegateAgent {
+            name: HELPER.into(),
+            description: "Helps.".into(),
+        }];
         let sandbox = Arc::new(SandboxMonitor {
             is_connected: AtomicBool::new(false),
             was_missing: Arc::clone(&self.was_missing),
         });
-        let agent = Arc::new(CodeActAgent { definition, command_timeout: 120.0, declares_risk: false });
+        let agent = Arc::new(CodeActAgent {
+            definition,
+            command_timeout: 120.0,
+            declares_risk: false,
+        });
         let tool_servers = Arc::new(Servers::default());
         let own = TeamMember {
             agent,
@@ -166,7 +206,10 @@ impl Simulation {
             condenser: self.condenser(is_immortal, &sandbox),
             tool_servers,
         };
-        let helper = TeamMember { llm: self.model(48, is_immortal, &sandbox), ..own.clone() };
+        let helper = TeamMember {
+            llm: self.model(48, is_immortal, &sandbox),
+            ..own.clone()
+        };
         EngineParts {
             store: Arc::new(store),
             write_lock: Arc::new(()),
@@ -183,9 +226,15 @@ impl Simulation {
         }
     }
 
-    fn condenser(&mut self, is_immortal: bool, sandbox: &Arc<SandboxMonitor>) -> Arc<dyn Condenser> {
+    fn condenser(
+        &mut self,
+        is_immortal: bool,
+        sandbox: &Arc<SandboxMonitor>,
+    ) -> Arc<dyn Condenser> {
         let llm: Arc<dyn Llm> = self.model(24, is_immortal, sandbox);
-        let Ok(condenser) = self.condenser.build(&|_| Ok::<_, Infallible>(Arc::clone(&llm)));
+        let Ok(condenser) = self
+            .condenser
+            .build(&|_| Ok::<_, Infallible>(Arc::clone(&llm)));
         condenser
     }
 
@@ -216,7 +265,11 @@ impl Simulation {
             }
             _ => Ok(()),
         };
-        if conversation.is_closed() { self.restart(conversation, false).await } else { conversation }
+        if conversation.is_closed() {
+            self.restart(conversation, false).await
+        } else {
+            conversation
+        }
     }
 
     async fn restart(&mut self, conversation: Conversation, is_immortal: bool) -> Conversation {
@@ -266,13 +319,17 @@ impl Simulation {
                 let state = conversation.state();
                 match state.agent_state {
                     // Some commands end only by a stop.
-                    _ if state.has_pending_actions() && second % 30 == 29 => conversation.stop().unwrap(),
+                    _ if state.has_pending_actions() && second % 30 == 29 => {
+                        conversation.stop().unwrap()
+                    }
                     AgentState::Finished if !state.has_pending_actions() => return,
                     AgentState::AwaitingUserConfirmation => conversation.confirm(None).unwrap(),
                     AgentState::Error | AgentState::Paused | AgentState::Stopped => {
                         conversation.resume(options).unwrap();
                     }
-                    AgentState::AwaitingUserInput => conversation.send_message(message("finish")).unwrap(),
+                    AgentState::AwaitingUserInput => {
+                        conversation.send_message(message("finish")).unwrap()
+                    }
                     _ => {}
                 }
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -290,13 +347,19 @@ impl Simulation {
 
     /// Whether the condenser changes histories without events.
     fn hides_events(&self) -> bool {
-        matches!(self.condenser, CondenserConfig::ObservationMasking { .. } | CondenserConfig::Recent { .. })
+        matches!(
+            self.condenser,
+            CondenserConfig::ObservationMasking { .. } | CondenserConfig::Recent { .. }
+        )
     }
 
     /// Returns the latest events of the log.
     fn latest_events(&self) -> Vec<EventBody> {
         let log = self.logs.log(&id());
-        log[log.len().saturating_sub(10)..].iter().map(|event| event.body.clone()).collect()
+        log[log.len().saturating_sub(10)..]
+            .iter()
+            .map(|event| event.body.clone())
+            .collect()
     }
 
     /// Checks the invariants.
@@ -315,7 +378,11 @@ impl Simulation {
             }
             if let EventBody::Action(action) = &event.body {
                 let ran = start_counts.contains_key(&ActionId::for_event(&id(), event.id));
-                if ran && state.confirmation.requires_confirmation(action.security_risk()) {
+                if ran
+                    && state
+                        .confirmation
+                        .requires_confirmation(action.security_risk())
+                {
                     unconfirmed.insert(event.id);
                 }
                 if matches!(action, Action::ChangeAgentState(to) if to.agent_state == AgentState::UserConfirmed)
@@ -324,11 +391,22 @@ impl Simulation {
                 }
             }
             if let EventBody::Record(Record::SandboxLeased(lease)) = &event.body {
-                assert_eq!(unnotified, BTreeSet::new(), "all agents are notified of a new sandbox");
-                let is_new =
-                    state.latest_lease.as_ref().is_some_and(|latest| latest.boot_id != lease.boot_id);
-                let children = state.children.iter().filter(|(_, child)| child.iterations > 0);
-                let agents = children.map(|(id, _)| Some(*id)).chain((state.iterations > 0).then_some(None));
+                assert_eq!(
+                    unnotified,
+                    BTreeSet::new(),
+                    "all agents are notified of a new sandbox"
+                );
+                let is_new = state
+                    .latest_lease
+                    .as_ref()
+                    .is_some_and(|latest| latest.boot_id != lease.boot_id);
+                let children = state
+                    .children
+                    .iter()
+                    .filter(|(_, child)| child.iterations > 0);
+                let agents = children
+                    .map(|(id, _)| Some(*id))
+                    .chain((state.iterations > 0).then_some(None));
                 unnotified.extend(agents.filter(|agent| is_new && !notified_early.contains(agent)));
                 notified_early.clear();
             } else if is_replacement_notice(event) {
@@ -340,7 +418,10 @@ impl Simulation {
                     "each agent is notified once, and only of a new sandbox"
                 );
             } else if event.llm_metrics.is_some() {
-                assert!(!unnotified.contains(&event.delegation), "an agent is notified before its next step");
+                assert!(
+                    !unnotified.contains(&event.delegation),
+                    "an agent is notified before its next step"
+                );
             }
             let limits = (state.max_iterations, state.max_budget.unwrap_or(f64::MAX));
             state.apply(event);
@@ -352,35 +433,74 @@ impl Simulation {
             assert!(state.metrics.accumulated_cost >= cost, "costs never fall");
             cost = state.metrics.accumulated_cost;
         }
-        assert_eq!(unnotified, BTreeSet::new(), "all agents are notified of a new sandbox");
+        assert_eq!(
+            unnotified,
+            BTreeSet::new(),
+            "all agents are notified of a new sandbox"
+        );
         let open: BTreeSet<_> = state.pending().map(|(_, pending)| pending.action).collect();
         for event in &log {
-            let (EventBody::Action(action), false) = (&event.body, event.source == EventSource::User) else {
+            let (EventBody::Action(action), false) =
+                (&event.body, event.source == EventSource::User)
+            else {
                 continue;
             };
             let is_open = match action {
                 Action::Delegate(_) => state.children.contains_key(&event.id),
                 Action::CallToolMcp(_) => open.contains(&event.id),
-                action if SandboxAction::try_from(action.clone()).is_ok() => open.contains(&event.id),
+                action if SandboxAction::try_from(action.clone()).is_ok() => {
+                    open.contains(&event.id)
+                }
                 _ => continue,
             };
             let expected = u32::from(!is_open);
-            assert_eq!(terminal_events.remove(&event.id).unwrap_or(0), expected, "{} ends once", event.id);
+            assert_eq!(
+                terminal_events.remove(&event.id).unwrap_or(0),
+                expected,
+                "{} ends once",
+                event.id
+            );
         }
-        assert!(terminal_events.values().all(|count| *count == 1), "no terminal event is duplicated");
-        assert!(!self.was_missing.load(Ordering::Relaxed), "no agent steps without its sandbox");
-        let faults: Vec<_> = self.models.iter().flat_map(|provider| provider.faults()).collect();
-        assert!(faults.is_empty(), "a history was refused or lost: {faults:#?}");
+        assert!(
+            terminal_events.values().all(|count| *count == 1),
+            "no terminal event is duplicated"
+        );
+        assert!(
+            !self.was_missing.load(Ordering::Relaxed),
+            "no agent steps without its sandbox"
+        );
+        let faults: Vec<_> = self
+            .models
+            .iter()
+            .flat_map(|provider| provider.faults())
+            .collect();
+        assert!(
+            faults.is_empty(),
+            "a history was refused or lost: {faults:#?}"
+        );
         if !self.hides_events() {
             let is_condensation =
                 |event: &&Event| matches!(event.body, EventBody::Action(Action::Condensation(_)));
             let condensations = log.iter().filter(is_condensation).count();
             let changed = self.histories.changed_count();
-            assert!(changed <= condensations, "{changed} histories changed in {condensations} condensations");
-            let prefixes: usize = self.models.iter().map(|provider| provider.changed_prefixes()).sum();
-            assert!(prefixes == 0 || condensations > 0, "{prefixes} requests do not extend earlier ones");
+            assert!(
+                changed <= condensations,
+                "{changed} histories changed in {condensations} condensations"
+            );
+            let prefixes: usize = self
+                .models
+                .iter()
+                .map(|provider| provider.changed_prefixes())
+                .sum();
+            assert!(
+                prefixes == 0 || condensations > 0,
+                "{prefixes} requests do not extend earlier ones"
+            );
         }
-        assert!(unconfirmed.is_empty(), "{unconfirmed:?} ran without confirmation");
+        assert!(
+            unconfirmed.is_empty(),
+            "{unconfirmed:?} ran without confirmation"
+        );
         for (action, starts) in start_counts {
             assert_eq!(starts, 1, "{action} is started once");
         }
@@ -390,7 +510,10 @@ impl Simulation {
     fn log_occurrence(&self, occurrence: u32, conversation: &Conversation) {
         if self.is_verbose {
             let state = conversation.state();
-            eprintln!("{:>4} events, {}: occurrence {occurrence}", state.next_id, state.agent_state);
+            eprintln!(
+                "{:>4} events, {}: occurrence {occurrence}",
+                state.next_id, state.agent_state
+            );
         }
     }
 }
@@ -401,34 +524,68 @@ fn random_condenser(chance: &mut fastrand::Rng) -> CondenserConfig {
     match chance.u32(..8) {
         0 => CondenserConfig::Noop {},
         1 => CondenserConfig::ConversationWindow {},
-        2 => CondenserConfig::ObservationMasking { attention_window: 5 },
-        3 => CondenserConfig::Recent { keep_first, max_events: max_size },
-        4 => CondenserConfig::Amortized { max_size, keep_first },
-        5 => CondenserConfig::LlmAttention { llm_config, max_size, keep_first },
-        6 => CondenserConfig::Structured { llm_config, keep_first, max_size, max_event_length },
+        2 => CondenserConfig::ObservationMasking {
+            attention_window: 5,
+        },
+        3 => CondenserConfig::Recent {
+            keep_first,
+            max_events: max_size,
+        },
+        4 => CondenserConfig::Amortized {
+            max_size,
+            keep_first,
+        },
+        5 => CondenserConfig::LlmAttention {
+            llm_config,
+            max_size,
+            keep_first,
+        },
+        6 => CondenserConfig::Structured {
+            llm_config,
+            keep_first,
+            max_size,
+            max_event_length,
+        },
         _ => CondenserConfig::v0_default_with(max_size),
     }
 }
 
-/// Returns the result of an action, which depends only on its content, so that it is the same for every process.
+/// Returns the result of an action, which depends only on its content, so that it is the same for
+/// every process.
 fn scripted_result(seed: u64, action: &SandboxAction) -> ScriptedResult {
     let run = match action {
         SandboxAction::Run(run) => run,
         SandboxAction::Read(read) if read.path == FILE => {
-            return ScriptedResult::Observation(Observation::new("a line\n", ReadObservation::default()));
+            return ScriptedResult::Observation(Observation::new(
+                "a line\n",
+                ReadObservation::default(),
+            ));
         }
         SandboxAction::Edit(edit) if edit.impl_source == FileImplementation::LlmBasedEdit => {
             assert!(!edit.is_draft(), "no sandbox is sent a draft");
-            return ScriptedResult::Observation(Observation::new("edited", EditObservation::default()));
+            return ScriptedResult::Observation(Observation::new(
+                "edited",
+                EditObservation::default(),
+            ));
         }
         _ => return ScriptedResult::Observation(Observation::error("no such file", "")),
     };
-    let number =
-        run.command.bytes().fold(seed, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+    let number = run.command.bytes().fold(seed, |sum, byte| {
+        sum.wrapping_mul(31).wrapping_add(u64::from(byte))
+    });
     let mut chance = fastrand::Rng::with_seed(number);
     let exit_code = [0, 0, 1, -1][chance.usize(..4)];
-    let metadata = CommandMetadata { exit_code, ..Default::default() };
-    let observation = Observation::new("out", RunObservation { metadata, ..Default::default() });
+    let metadata = CommandMetadata {
+        exit_code,
+        ..Default::default()
+    };
+    let observation = Observation::new(
+        "out",
+        RunObservation {
+            metadata,
+            ..Default::default()
+        },
+    );
     match chance.u32(..4) {
         0 => ScriptedResult::Observation(observation),
         1 => ScriptedResult::WhenCancelled(observation),
@@ -437,7 +594,10 @@ fn scripted_result(seed: u64, action: &SandboxAction) -> ScriptedResult {
 }
 
 fn message(text: &str) -> MessageAction {
-    MessageAction { content: text.into(), ..Default::default() }
+    MessageAction {
+        content: text.into(),
+        ..Default::default()
+    }
 }
 
 fn id() -> ConversationId {

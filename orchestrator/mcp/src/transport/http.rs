@@ -1,4 +1,5 @@
-//! HTTP client of a server. Follows redirects to the same origin only, so that the key is sent nowhere else.
+//! HTTP client of a server. Follows redirects to the same origin only, so that the key is sent
+//! nowhere else.
 
 use std::time::Duration;
 
@@ -28,12 +29,16 @@ pub(crate) enum HttpError {
 }
 
 pub(super) fn client(remote: &Remote) -> Result<Client, HttpError> {
-    let tls = tls::http_client(remote.url.scheme()).map_err(|error| HttpError::Client(error.to_string()))?;
+    let tls = tls::http_client(remote.url.scheme())
+        .map_err(|error| HttpError::Client(error.to_string()))?;
     Client::builder()
         .tls_backend_preconfigured(tls)
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(Policy::custom(|attempt| {
-            let is_same = attempt.previous().iter().all(|previous| is_same_origin(previous, attempt.url()));
+            let is_same = attempt
+                .previous()
+                .iter()
+                .all(|previous| is_same_origin(previous, attempt.url()));
             if is_same && attempt.previous().len() <= MAX_REDIRECTS {
                 attempt.follow()
             } else {
@@ -47,7 +52,8 @@ pub(super) fn client(remote: &Remote) -> Result<Client, HttpError> {
 
 /// Returns the transport's configuration. The client adds the headers.
 pub(super) fn streamable(remote: &Remote) -> StreamableHttpClientTransportConfig {
-    StreamableHttpClientTransportConfig::with_uri(remote.url.as_str()).max_sse_event_size(MAX_MESSAGE_BYTES)
+    StreamableHttpClientTransportConfig::with_uri(remote.url.as_str())
+        .max_sse_event_size(MAX_MESSAGE_BYTES)
 }
 
 pub(super) fn is_same_origin(one: &Url, other: &Url) -> bool {
@@ -57,10 +63,15 @@ pub(super) fn is_same_origin(one: &Url, other: &Url) -> bool {
 }
 
 fn headers(remote: &Remote) -> Result<HeaderMap, HttpError> {
-    let bearer =
-        remote.api_key.as_ref().map(|key| SecretString::from(format!("Bearer {}", key.expose_secret())));
+    let bearer = remote
+        .api_key
+        .as_ref()
+        .map(|key| SecretString::from(format!("Bearer {}", key.expose_secret())));
     let authorization = bearer.iter().map(|value| ("authorization", value));
-    let configured = remote.headers.iter().map(|(name, value)| (name.as_str(), value));
+    let configured = remote
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value));
     let mut headers = HeaderMap::new();
     for (name, value) in authorization.chain(configured) {
         let invalid = || HttpError::Header(name.to_owned());

@@ -1,7 +1,7 @@
 //! Connections to servers.
 //!
-//! Each transport provides a stream of messages. If the server is a program, its [`ServerProgram`] stops it on request or on
-//! drop.
+//! Each transport provides a stream of messages. If the server is a program, its [`ServerProgram`]
+//! stops it on request or on drop.
 
 mod host;
 mod http;
@@ -36,7 +36,10 @@ const EXIT_GRACE_PERIOD: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectError {
     #[error("cannot start {command}: {source}; check `command` in its configuration")]
-    Start { command: String, source: std::io::Error },
+    Start {
+        command: String,
+        source: std::io::Error,
+    },
     #[error("cannot create a process id: {0}")]
     ProcessId(#[from] protocol::IdError),
     #[error("there is no sandbox for it yet")]
@@ -77,8 +80,8 @@ impl ServerProgram {
     }
 }
 
-/// Connects to a server. A started program is stored in `started` before the handshake, so that its stderr can be quoted if that
-/// fails.
+/// Connects to a server. A started program is stored in `started` before the handshake, so that its
+/// stderr can be quoted if that fails.
 pub(crate) async fn connect<H: ClientHandler>(
     server: &McpServer,
     handler: H,
@@ -100,8 +103,11 @@ pub(crate) async fn connect<H: ClientHandler>(
         }
         Transport::StreamableHttp(remote) => {
             let client = http::client(remote)?;
-            initialize(handler, StreamableHttpClientTransport::with_client(client, http::streamable(remote)))
-                .await
+            initialize(
+                handler,
+                StreamableHttpClientTransport::with_client(client, http::streamable(remote)),
+            )
+            .await
         }
         Transport::Sse(remote) => initialize(handler, sse::connect(remote).await?).await,
     }
@@ -115,16 +121,23 @@ where
     AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MAX_MESSAGE_BYTES)
 }
 
-async fn initialize<H, T>(handler: H, transport: T) -> Result<RunningService<RoleClient, H>, ConnectError>
+async fn initialize<H, T>(
+    handler: H,
+    transport: T,
+) -> Result<RunningService<RoleClient, H>, ConnectError>
 where
     H: ClientHandler,
     T: rmcp::transport::Transport<RoleClient> + 'static,
 {
-    // All protocol versions support this handshake. A probe for a newer one makes some servers fail or hang.
-    let served = rmcp::serve_client(handler, unanswered_limit::UnansweredLimit::new(transport)).await;
+    // All protocol versions support this handshake. A probe for a newer one makes some servers fail
+    // or hang.
+    let served =
+        rmcp::serve_client(handler, unanswered_limit::UnansweredLimit::new(transport)).await;
     served.map_err(|error| {
         ConnectError::Handshake(match &error {
-            ClientInitializeError::TransportError { error, .. } => format_error(error.error.as_ref()),
+            ClientInitializeError::TransportError { error, .. } => {
+                format_error(error.error.as_ref())
+            }
             other => format_error(other),
         })
     })

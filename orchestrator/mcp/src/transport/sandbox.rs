@@ -1,7 +1,8 @@
-//! A server that is a program in the sandbox. Its input and output use the connection to the action server.
+//! A server that is a program in the sandbox. Its input and output use the connection to the action
+//! server.
 //!
-//! A task supervises the program until it exits or is cancelled. If the connection breaks, the task kills the program, because
-//! it is unknown how much of its input arrived.
+//! A task supervises the program until it exits or is cancelled. If the connection breaks, the task
+//! kills the program, because it is unknown how much of its input arrived.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +46,14 @@ pub(crate) struct SandboxProgram {
 pub(super) fn start(
     program: &Program,
     sandbox: Arc<dyn Sandbox>,
-) -> Result<(SandboxProgram, impl AsyncRead + Send + Unpin + 'static, DuplexStream), ConnectError> {
+) -> Result<
+    (
+        SandboxProgram,
+        impl AsyncRead + Send + Unpin + 'static,
+        DuplexStream,
+    ),
+    ConnectError,
+> {
     let (input, stdin) = tokio::io::duplex(INPUT_BUFFER_BYTES);
     let (output, stdout) = stdout_channel();
     let cancel = CancellationToken::new();
@@ -60,7 +68,15 @@ pub(super) fn start(
     };
     // The task ends with the program, or soon after the guard is dropped.
     let task = tokio::spawn(supervisor.run(Box::new(input)));
-    Ok((SandboxProgram { task, kill_on_drop: cancel.drop_guard(), stderr }, stdout, stdin))
+    Ok((
+        SandboxProgram {
+            task,
+            kill_on_drop: cancel.drop_guard(),
+            stderr,
+        },
+        stdout,
+        stdin,
+    ))
 }
 
 impl SandboxProgram {
@@ -77,8 +93,11 @@ impl SandboxProgram {
 }
 
 fn request(program: &Program) -> ProcessRequest {
-    let env: BTreeMap<_, _> =
-        program.env.iter().map(|(name, value)| (name.clone(), value.expose_secret().to_owned())).collect();
+    let env: BTreeMap<_, _> = program
+        .env
+        .iter()
+        .map(|(name, value)| (name.clone(), value.expose_secret().to_owned()))
+        .collect();
     ProcessRequest {
         env,
         stdin: ProcessStdin::Pipe,
@@ -98,7 +117,14 @@ struct Supervisor {
 
 impl Supervisor {
     async fn run(self, input: ByteSource) {
-        let Self { id, request, sandbox, output, stderr, cancel } = self;
+        let Self {
+            id,
+            request,
+            sandbox,
+            output,
+            stderr,
+            cancel,
+        } = self;
         let on_output = |stream: OutputStream, chunk: OutputChunk<'_>| match (stream, chunk) {
             (OutputStream::Stderr, OutputChunk::Bytes { bytes, .. }) => stderr.push(bytes),
             (OutputStream::Stderr, OutputChunk::Gap { .. }) => {}
@@ -106,7 +132,12 @@ impl Supervisor {
             // Lost output cannot be recovered, and corrupts the message stream.
             (OutputStream::Stdout, _) => cancel.cancel(),
         };
-        let exec = async { sandbox.processes()?.exec(&id, &request, Some(input), &on_output).await };
+        let exec = async {
+            sandbox
+                .processes()?
+                .exec(&id, &request, Some(input), &on_output)
+                .await
+        };
         let exit = tokio::select! {
             exit = exec => Some(exit),
             () = cancel.cancelled() => None,
@@ -126,10 +157,20 @@ impl Supervisor {
 
 fn describe(exit: &ProcessExit) -> String {
     match exit {
-        ProcessExit { error: Some(error), .. } => error.clone(),
-        ProcessExit { code: Some(code), .. } => format!("exited with code {code}"),
-        ProcessExit { signal: Some(signal), .. } => format!("killed by signal {signal}"),
-        ProcessExit { reason: ExitReason::Exited, .. } => "exited".to_owned(),
+        ProcessExit {
+            error: Some(error), ..
+        } => error.clone(),
+        ProcessExit {
+            code: Some(code), ..
+        } => format!("exited with code {code}"),
+        ProcessExit {
+            signal: Some(signal),
+            ..
+        } => format!("killed by signal {signal}"),
+        ProcessExit {
+            reason: ExitReason::Exited,
+            ..
+        } => "exited".to_owned(),
         ProcessExit { .. } => "terminated".to_owned(),
     }
 }
@@ -143,7 +184,10 @@ struct StdoutSender {
 impl StdoutSender {
     /// Returns whether the output was accepted.
     fn push(&self, bytes: &[u8]) -> bool {
-        let unread = self.unread.fetch_add(bytes.len(), Ordering::Relaxed).saturating_add(bytes.len());
+        let unread = self
+            .unread
+            .fetch_add(bytes.len(), Ordering::Relaxed)
+            .saturating_add(bytes.len());
         // The receiver is dropped when the server is being stopped.
         unread <= MAX_UNREAD_BYTES && self.chunks.send(Bytes::copy_from_slice(bytes)).is_ok()
     }
@@ -162,5 +206,8 @@ fn stdout_channel() -> (StdoutSender, impl AsyncRead + Send + Unpin + 'static) {
             Some((Ok::<_, std::io::Error>(chunk), received))
         }
     });
-    (StdoutSender { chunks, unread }, StreamReader::new(Box::pin(unread_chunks)))
+    (
+        StdoutSender { chunks, unread },
+        StreamReader::new(Box::pin(unread_chunks)),
+    )
 }

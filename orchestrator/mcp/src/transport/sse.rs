@@ -1,5 +1,6 @@
-//! The HTTP transport of 2024: the server sends its messages as one stream of events. The first event names the URL to which the
-//! client posts its messages. It must have the server's own origin, because the key is sent there.
+//! The HTTP transport of 2024: the server sends its messages as one stream of events. The first
+//! event names the URL to which the client posts its messages. It must have the server's own
+//! origin, because the key is sent there.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -52,25 +53,43 @@ pub(super) struct SseTransport {
 
 pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     let client = http::client(remote)?;
-    let response = client.get(remote.url.clone()).header("accept", "text/event-stream").send().await;
-    let response = response.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
+    let response = client
+        .get(remote.url.clone())
+        .header("accept", "text/event-stream")
+        .send()
+        .await;
+    let response =
+        response.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
     if !response.status().is_success() {
         return Err(SseError::Refused(response.status()));
     }
-    let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = response
+        .headers()
+        .get("content-type")
+        .and_then(|kind| kind.to_str().ok())
+        .unwrap_or_default();
     if !kind.starts_with("text/event-stream") {
         return Err(SseError::NoEvents);
     }
     let mut events = Events::new(response.bytes_stream());
     let path = loop {
         match events.next().await {
-            Some(Sse { event: Some(kind), data: Some(data), .. }) if kind == "endpoint" => break data,
+            Some(Sse {
+                event: Some(kind),
+                data: Some(data),
+                ..
+            }) if kind == "endpoint" => break data,
             Some(_) => {}
             None => return Err(SseError::NoEndpoint),
         }
     };
-    let endpoint = remote.url.join(path.trim()).ok().filter(|url| is_same_origin(url, &remote.url));
-    let endpoint = endpoint.ok_or_else(|| SseError::OtherOrigin(path.chars().take(200).collect()))?;
+    let endpoint = remote
+        .url
+        .join(path.trim())
+        .ok()
+        .filter(|url| is_same_origin(url, &remote.url));
+    let endpoint =
+        endpoint.ok_or_else(|| SseError::OtherOrigin(path.chars().take(200).collect()))?;
     let (sender, messages) = mpsc::channel(MAX_QUEUED_MESSAGES);
     let reader = tokio::spawn(async move {
         while let Some(event) = events.next().await {
@@ -81,12 +100,19 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
                         return;
                     }
                 }
-                Err(error) => tracing::debug!(%error, "an MCP server sent an event that is not a message"),
+                Err(error) => {
+                    tracing::debug!(%error, "an MCP server sent an event that is not a message")
+                }
             }
         }
     });
     let reader = AbortOnDropHandle::new(reader);
-    Ok(SseTransport { client, endpoint: Arc::new(endpoint), messages, _reader: reader })
+    Ok(SseTransport {
+        client,
+        endpoint: Arc::new(endpoint),
+        messages,
+        _reader: reader,
+    })
 }
 
 impl Transport<RoleClient> for SseTransport {
@@ -99,8 +125,13 @@ impl Transport<RoleClient> for SseTransport {
         let (client, endpoint) = (self.client.clone(), Arc::clone(&self.endpoint));
         async move {
             let sent = client.post((*endpoint).clone()).json(&message).send().await;
-            let response = sent.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
-            if response.status().is_success() { Ok(()) } else { Err(SseError::Refused(response.status())) }
+            let response =
+                sent.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
+            if response.status().is_success() {
+                Ok(())
+            } else {
+                Err(SseError::Refused(response.status()))
+            }
         }
     }
 
@@ -114,7 +145,8 @@ impl Transport<RoleClient> for SseTransport {
     }
 }
 
-/// Events of a server. The stream ends at the first error, and at an event that exceeds [`MAX_MESSAGE_BYTES`].
+/// Events of a server. The stream ends at the first error, and at an event that exceeds
+/// [`MAX_MESSAGE_BYTES`].
 struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
     /// Bytes received since the latest event.
@@ -131,7 +163,10 @@ impl Events {
             let length = chunk.as_ref().map_or(0, Bytes::len);
             ready(count.fetch_add(length, Relaxed) + length <= MAX_MESSAGE_BYTES)
         });
-        Self { stream: SseStream::from_bytes_stream(bounded).boxed(), unread }
+        Self {
+            stream: SseStream::from_bytes_stream(bounded).boxed(),
+            unread,
+        }
     }
 
     /// Returns the next event. `None` if the stream has ended.
@@ -151,7 +186,9 @@ mod tests {
     use super::*;
 
     async fn events(chunks: Vec<Vec<u8>>) -> Vec<(Option<String>, usize)> {
-        let chunks = chunks.into_iter().map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
+        let chunks = chunks
+            .into_iter()
+            .map(|chunk| Ok::<_, Infallible>(Bytes::from(chunk)));
         let mut events = Events::new(stream::iter(chunks));
         let mut read = Vec::new();
         while let Some(event) = events.next().await {
@@ -173,10 +210,38 @@ mod tests {
 
     #[tokio::test]
     async fn stream_ends_at_an_event_that_is_too_long() {
-        let line = [b"data: ".as_slice(), &vec![b'x'; MAX_MESSAGE_BYTES / 2], b"\n"].concat();
+        let line = [
+            b"data: ".as_slice(),
+            &vec![b'x'; MAX_MESSAGE_BYTES / 2],
+            b"\n",
+        ]
+        .concat();
         let event = [line.as_slice(), b"\n"].concat();
-        assert_eq!(events(vec![event.clone(), event.clone(), event.clone()]).await.len(), 3);
-        assert_eq!(events(vec![event, line.clone(), line.clone(), line, b"\n".to_vec()]).await.len(), 1);
-        assert_eq!(events(vec![vec![b'x'; MAX_MESSAGE_BYTES + 1], b"\ndata: a\n\n".to_vec()]).await, []);
+        assert_eq!(
+            events(vec![event.clone(), event.clone(), event.clone()])
+                .await
+                .len(),
+            3
+        );
+        assert_eq!(
+            events(vec![
+                event,
+                line.clone(),
+                line.clone(),
+                line,
+                b"\n".to_vec()
+            ])
+            .await
+            .len(),
+            1
+        );
+        assert_eq!(
+            events(vec![
+                vec![b'x'; MAX_MESSAGE_BYTES + 1],
+                b"\ndata: a\n\n".to_vec()
+            ])
+            .await,
+            []
+        );
     }
 }

@@ -37,7 +37,9 @@ impl StderrTail {
     pub(super) async fn text(&self) -> String {
         let _ = timeout(END_TIMEOUT, self.ended.cancelled()).await;
         let mut tail = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(tail.make_contiguous()).trim().to_owned()
+        String::from_utf8_lossy(tail.make_contiguous())
+            .trim()
+            .to_owned()
     }
 }
 

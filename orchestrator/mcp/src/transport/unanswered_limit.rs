@@ -1,5 +1,6 @@
-//! Limits the unanswered requests of a server. rmcp answers each request in its own task, so a server that sends requests
-//! without reading the responses would exhaust the memory. Such a connection is closed.
+//! Limits the unanswered requests of a server. rmcp answers each request in its own task, so a
+//! server that sends requests without reading the responses would exhaust the memory. Such a
+//! connection is closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,10 @@ pub(super) struct UnansweredLimit<T> {
 
 impl<T> UnansweredLimit<T> {
     pub(super) fn new(inner: T) -> Self {
-        Self { inner, unanswered: Arc::default() }
+        Self {
+            inner,
+            unanswered: Arc::default(),
+        }
     }
 }
 
@@ -31,15 +35,19 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for UnansweredLimit<T> {
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
     ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
-        let is_response = matches!(message, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
+        let is_response = matches!(
+            message,
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_)
+        );
         let sending = self.inner.send(message);
         let unanswered = Arc::clone(&self.unanswered);
         async move {
             let sent = sending.await;
             if is_response {
                 // A response may belong to a request that was not counted.
-                let _ = unanswered
-                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+                let _ = unanswered.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+                    count.checked_sub(1)
+                });
             }
             sent
         }

@@ -29,12 +29,19 @@ impl CannedServer {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut head = vec![0; 64 << 10];
                 let length = stream.read(&mut head).await.unwrap_or(0);
-                received.lock().unwrap().push(String::from_utf8_lossy(&head[..length]).to_lowercase());
+                received
+                    .lock()
+                    .unwrap()
+                    .push(String::from_utf8_lossy(&head[..length]).to_lowercase());
                 let _ = stream.write_all(response.as_bytes()).await;
                 let _ = stream.shutdown().await;
             }
         });
-        Self { url, requests, _tasks: tasks }
+        Self {
+            url,
+            requests,
+            _tasks: tasks,
+        }
     }
 
     fn requests(&self) -> Vec<String> {
@@ -50,22 +57,39 @@ fn with_key(url: &str) -> mcp::Remote {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn redirect_to_another_origin_does_not_send_the_key() {
-    let other_origin = CannedServer::start(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
+    let other_origin =
+        CannedServer::start(|_| "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
     let target = other_origin.url.clone();
-    let redirecting =
-        move |_: &str| format!("HTTP/1.1 307 Go\r\nlocation: {target}/mcp\r\ncontent-length: 0\r\n\r\n");
+    let redirecting = move |_: &str| {
+        format!("HTTP/1.1 307 Go\r\nlocation: {target}/mcp\r\ncontent-length: 0\r\n\r\n")
+    };
     let redirecting = CannedServer::start(redirecting).await;
     let servers = servers(vec![
-        server("streamable", Transport::StreamableHttp(with_key(&format!("{}/mcp", redirecting.url)))),
-        server("sse", Transport::Sse(with_key(&format!("{}/sse", redirecting.url)))),
+        server(
+            "streamable",
+            Transport::StreamableHttp(with_key(&format!("{}/mcp", redirecting.url))),
+        ),
+        server(
+            "sse",
+            Transport::Sse(with_key(&format!("{}/sse", redirecting.url))),
+        ),
     ]);
     let offer = servers.offer(None).await;
-    assert_eq!((offer.tools.len(), offer.failures.len()), (0, 2), "{offer:?}");
-    assert_eq!(offer.failures[1].reason, "it responds with 307 Temporary Redirect");
+    assert_eq!(
+        (offer.tools.len(), offer.failures.len()),
+        (0, 2),
+        "{offer:?}"
+    );
+    assert_eq!(
+        offer.failures[1].reason,
+        "it responds with 307 Temporary Redirect"
+    );
     assert_eq!(other_origin.requests(), [""; 0]);
     let requests = redirecting.requests();
     assert!(
-        requests.iter().all(|head| head.contains("authorization: bearer key-of-the-server")),
+        requests
+            .iter()
+            .all(|head| head.contains("authorization: bearer key-of-the-server")),
         "{requests:?}"
     );
     assert!(!format!("{offer:?}").contains("key-of-the-server"));
@@ -76,7 +100,10 @@ async fn redirect_is_followed_when_origin_is_the_same() {
     let redirecting =
         |url: &str| format!("HTTP/1.1 307 Go\r\nlocation: {url}/mcp/\r\ncontent-length: 0\r\n\r\n");
     let redirecting = CannedServer::start(redirecting).await;
-    let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/mcp", redirecting.url))))]);
+    let servers = servers(vec![server(
+        "sse",
+        Transport::Sse(with_key(&format!("{}/mcp", redirecting.url))),
+    )]);
     assert_eq!(servers.offer(None).await.failures.len(), 1);
     assert_eq!(
         redirecting.requests().len(),
@@ -88,27 +115,44 @@ async fn redirect_is_followed_when_origin_is_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sse_endpoint_is_refused_when_origin_differs() {
-    let other_origin = CannedServer::start(|_| "HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
+    let other_origin =
+        CannedServer::start(|_| "HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
     let event = format!("event: endpoint\ndata: {}/message\n\n", other_origin.url);
     let sse = move |_: &str| {
-        format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{event}")
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{event}"
+        )
     };
     let sse = CannedServer::start(sse).await;
-    let servers = servers(vec![server("sse", Transport::Sse(with_key(&format!("{}/sse", sse.url))))]);
+    let servers = servers(vec![server(
+        "sse",
+        Transport::Sse(with_key(&format!("{}/sse", sse.url))),
+    )]);
     let offer = servers.offer(None).await;
-    assert!(offer.failures[0].reason.starts_with("its endpoint has another origin"), "{offer:?}");
+    assert!(
+        offer.failures[0]
+            .reason
+            .starts_with("its endpoint has another origin"),
+        "{offer:?}"
+    );
     assert_eq!(other_origin.requests(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn unreachable_server_is_reported() {
-    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unused = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let servers = servers(vec![
         server(
             "streamable",
             Transport::StreamableHttp(remote(&format!("http://{unused}/mcp?key=hunter2-hunter2"))),
         ),
-        server("sse", Transport::Sse(remote(&format!("http://{unused}/sse")))),
+        server(
+            "sse",
+            Transport::Sse(remote(&format!("http://{unused}/sse"))),
+        ),
     ]);
     for failure in servers.offer(None).await.failures {
         assert!(failure.reason.contains("Connection refused"), "{failure:?}");

@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 use crate::fixture::{program, server};
 
-/// The reaction of a script to each request. `answer` sends a result, and `$id` is the id of the request.
+/// The reaction of a script to each request. `answer` sends a result, and `$id` is the id of the
+/// request.
 pub(crate) struct Script {
     pub(crate) at_start: String,
     pub(crate) on_initialize: String,
@@ -34,7 +35,9 @@ impl Default for Script {
 pub(crate) fn list(names: &[&str]) -> String {
     let tools: Vec<_> = names
         .iter()
-        .map(|name| format!(r#"{{"name":"{name}","description":"d","inputSchema":{{"type":"object"}}}}"#))
+        .map(|name| {
+            format!(r#"{{"name":"{name}","description":"d","inputSchema":{{"type":"object"}}}}"#)
+        })
         .collect();
     format!(r#"answer '{{"tools":[{}]}}'"#, tools.join(","))
 }
@@ -56,7 +59,9 @@ impl Script {
             "answer() { printf '{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\\n' \"$id\" \"$1\"; }\n",
         );
         writeln!(text, "cd '{}'\n{}", folder.path().display(), self.at_start).unwrap();
-        text.push_str("while read -r line; do\nid=${line#*\\\"id\\\":}; id=${id%%[,\\}]*}\ncase $line in\n");
+        text.push_str(
+            "while read -r line; do\nid=${line#*\\\"id\\\":}; id=${id%%[,\\}]*}\ncase $line in\n",
+        );
         for (method, reaction) in [
             ("initialize", &self.on_initialize),
             ("tools/list", &self.on_list),
@@ -73,7 +78,10 @@ impl Script {
 
 impl ScriptServer {
     pub(crate) fn server(&self, name: &str) -> McpServer {
-        server(name, Transport::Host(program("sh", &[self.path("server.sh").to_str().unwrap()])))
+        server(
+            name,
+            Transport::Host(program("sh", &[self.path("server.sh").to_str().unwrap()])),
+        )
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

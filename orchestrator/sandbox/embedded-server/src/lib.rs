@@ -1,8 +1,8 @@
 //! The file of the static action server, which the build script builds.
 //!
-//! A crate of its own, so that the build of the server holds up only the program, and not the crates that use a server. A
-//! release build contains the file. A debug build reads it from the target folder, so that another server in its place
-//! rebuilds nothing.
+//! A crate of its own, so that the build of the server holds up only the program, and not the
+//! crates that use a server. A release build contains the file. A debug build reads it from the
+//! target folder, so that another server in its place rebuilds nothing.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
@@ -30,7 +30,10 @@ impl EmbeddedServer {
         let content = content()?;
         let mut hasher = DefaultHasher::new();
         hasher.write(content);
-        Ok(*SERVER.get_or_init(|| Self { content, hash: hasher.finish() }))
+        Ok(*SERVER.get_or_init(|| Self {
+            content,
+            hash: hasher.finish(),
+        }))
     }
 
     /// Returns a name for the file that no other version has.
@@ -62,6 +65,9 @@ mod tests {
     fn file_is_an_executable_with_one_name() {
         let server = EmbeddedServer::get().unwrap();
         assert!(server.content.starts_with(b"\x7fELF"));
-        assert_eq!(server.file_name(), EmbeddedServer::get().unwrap().file_name());
+        assert_eq!(
+            server.file_name(),
+            EmbeddedServer::get().unwrap().file_name()
+        );
     }
 }

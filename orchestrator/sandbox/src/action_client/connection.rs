@@ -81,7 +81,13 @@ impl Connection {
                 tracing::debug!(%error, "the connection to an action server broke");
             }
         });
-        Ok(Self { sender: RequestSender { sender, url: url.cloned() }, _tasks: guard })
+        Ok(Self {
+            sender: RequestSender {
+                sender,
+                url: url.cloned(),
+            },
+            _tasks: guard,
+        })
     }
 
     /// Returns a sender of requests. `None` if the connection has ended.

@@ -18,7 +18,8 @@ use crate::connect::{ConnectError, Connector};
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// How long the state of a server may be unknown: an engine with many containers needs half a minute to restart.
+/// How long the state of a server may be unknown: an engine with many containers needs half a
+/// minute to restart.
 const UNKNOWN_STATE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether a server that is paused, or whose state is unknown, is awaited beyond the timeout.
@@ -26,7 +27,8 @@ const UNKNOWN_STATE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(super) enum DialPolicy {
     /// It is not: the server has not responded yet.
     FirstConnection,
-    /// It is: without a limit while the server is paused, and for [`UNKNOWN_STATE_TIMEOUT`] while its state is unknown.
+    /// It is: without a limit while the server is paused, and for [`UNKNOWN_STATE_TIMEOUT`] while
+    /// its state is unknown.
     Reconnect,
 }
 
@@ -66,12 +68,20 @@ pub(super) enum DialError {
     Refused(String),
     /// No attempt succeeded in time.
     #[error("no connection within {} s, {attempts} attempts: {last}", .timeout.as_secs_f32())]
-    Timeout { timeout: Duration, attempts: u32, last: String },
+    Timeout {
+        timeout: Duration,
+        attempts: u32,
+        last: String,
+    },
 }
 
 impl Dialer {
     pub(super) fn new(connector: Box<dyn Connector>, key: HeaderValue) -> Self {
-        Self { connector, key, pauses: PauseTracker::default() }
+        Self {
+            connector,
+            key,
+            pauses: PauseTracker::default(),
+        }
     }
 
     pub(super) fn pauses(&self) -> PauseTracker {
@@ -83,7 +93,8 @@ impl Dialer {
         self.connector.reconnect_timeout()
     }
 
-    /// Retries with backoff until the timeout, or longer if the policy says so. Accepts any boot id if `expected` is `None`.
+    /// Retries with backoff until the timeout, or longer if the policy says so. Accepts any boot id
+    /// if `expected` is `None`.
     pub(super) async fn dial(
         &self,
         expected: Option<&BootId>,
@@ -95,7 +106,8 @@ impl Dialer {
         let mut backoff = MIN_BACKOFF;
         let mut last = String::from("the server does not respond");
         let (mut attempts, mut is_unknown) = (0, false);
-        let may_be_unknown = || policy == DialPolicy::Reconnect && started.elapsed() < UNKNOWN_STATE_TIMEOUT;
+        let may_be_unknown =
+            || policy == DialPolicy::Reconnect && started.elapsed() < UNKNOWN_STATE_TIMEOUT;
         loop {
             attempts += 1;
             match timeout_at(deadline, self.attempt(expected)).await {
@@ -116,32 +128,52 @@ impl Dialer {
                     }
                 }
                 // An engine that restarts accepts connections before it responds.
-                Err(_elapsed) if is_unknown && may_be_unknown() => deadline = Instant::now() + timeout,
-                Err(_elapsed) => return Err(DialError::Timeout { timeout, attempts, last }),
+                Err(_elapsed) if is_unknown && may_be_unknown() => {
+                    deadline = Instant::now() + timeout
+                }
+                Err(_elapsed) => {
+                    return Err(DialError::Timeout {
+                        timeout,
+                        attempts,
+                        last,
+                    });
+                }
             }
             if Instant::now() + backoff >= deadline {
-                return Err(DialError::Timeout { timeout, attempts, last });
+                return Err(DialError::Timeout {
+                    timeout,
+                    attempts,
+                    last,
+                });
             }
             sleep(backoff).await;
             backoff = MAX_BACKOFF.min(backoff * 2);
         }
     }
 
-    async fn attempt(&self, expected: Option<&BootId>) -> Result<(Connection, ServerInfo), Failure> {
+    async fn attempt(
+        &self,
+        expected: Option<&BootId>,
+    ) -> Result<(Connection, ServerInfo), Failure> {
         let stream = self.connector.connect().await?;
-        let connection =
-            Connection::handshake(stream, self.connector.url()).await.map_err(Failure::transient)?;
-        let mut sender = connection.sender().ok_or(Failure::transient("the stream ended immediately"))?;
+        let connection = Connection::handshake(stream, self.connector.url())
+            .await
+            .map_err(Failure::transient)?;
+        let mut sender = connection
+            .sender()
+            .ok_or(Failure::transient("the stream ended immediately"))?;
         let response = request::send(&mut sender, request::info(&self.key)).await?;
         if !response.status().is_success() {
             return Err(request::read_error(response).await.into());
         }
         let info: ServerInfo = request::read_json(response).await?;
         match expected {
-            Some(expected) if *expected != info.boot_id => Err(Failure::Permanent(DialError::Restarted {
-                expected: expected.clone(),
-                found: info.boot_id,
-            })),
+            Some(expected) if *expected != info.boot_id => {
+                Err(Failure::Permanent(DialError::Restarted {
+                    expected: expected.clone(),
+                    found: info.boot_id,
+                }))
+            }
             _ => Ok((connection, info)),
         }
     }
@@ -191,7 +223,9 @@ impl From<DialError> for SandboxError {
     fn from(error: DialError) -> Self {
         match error {
             DialError::Refused(detail) => Self::Refused { detail },
-            other => Self::Lost { detail: other.to_string() },
+            other => Self::Lost {
+                detail: other.to_string(),
+            },
         }
     }
 }

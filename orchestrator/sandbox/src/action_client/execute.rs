@@ -1,8 +1,8 @@
 //! Executes one action to its one terminal event, over as many connections as needed.
 //!
-//! The action is sent once. After a broken connection, the client attaches by its id and resumes at the first byte that
-//! was not received. It is sent again only if a server with the same boot id does not know the id. Ends with the
-//! observation, or with a lost sandbox.
+//! The action is sent once. After a broken connection, the client attaches by its id and resumes at
+//! the first byte that was not received. It is sent again only if a server with the same boot id
+//! does not know the id. Ends with the observation, or with a lost sandbox.
 
 use std::time::Duration;
 
@@ -32,11 +32,21 @@ pub(super) async fn execute(
     action: &ActionRequest,
     on_output: &OnOutput<'_>,
 ) -> Result<Observation, SandboxError> {
-    let body = serde_json::to_vec(action)
-        .map_err(|error| SandboxError::Malformed { detail: format!("encoding action {id}: {error}") })?;
+    let body = serde_json::to_vec(action).map_err(|error| SandboxError::Malformed {
+        detail: format!("encoding action {id}: {error}"),
+    })?;
     let output = OutputCursor::new(on_output);
-    let execution = Execution { link, key, id, action: &action.action, body: body.into(), output };
-    let limit = action.timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let execution = Execution {
+        link,
+        key,
+        id,
+        action: &action.action,
+        body: body.into(),
+        output,
+    };
+    let limit = action
+        .timeout
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match limit.and_then(|limit| limit.checked_add(COMPLETION_GRACE_PERIOD)) {
         None => execution.run().await,
         Some(limit) => tokio::select! {
@@ -53,8 +63,9 @@ pub(super) async fn execute(
 /// Returns after the limit. If the server was paused, it gets another grace period after that.
 async fn overdue(link: &Link, limit: Duration) {
     sleep(limit).await;
-    while let Some(time_left) =
-        link.last_paused_at().and_then(|paused_at| COMPLETION_GRACE_PERIOD.checked_sub(paused_at.elapsed()))
+    while let Some(time_left) = link
+        .last_paused_at()
+        .and_then(|paused_at| COMPLETION_GRACE_PERIOD.checked_sub(paused_at.elapsed()))
     {
         if time_left.is_zero() {
             return;
@@ -140,15 +151,25 @@ impl Execution<'_> {
                 Err(error) => return Ok(AttemptResult::Broken(error.to_string())),
             };
             decoder.push(&bytes);
-            while let Some(frame) = decoder.next_frame().map_err(|error| malformed(error.to_string()))? {
-                let completed = self.output.on_frame(frame).map_err(|error| malformed(error.to_string()))?;
+            while let Some(frame) = decoder
+                .next_frame()
+                .map_err(|error| malformed(error.to_string()))?
+            {
+                let completed = self
+                    .output
+                    .on_frame(frame)
+                    .map_err(|error| malformed(error.to_string()))?;
                 if let Some(observation) = completed {
-                    return observation::validate(self.action, observation).map(AttemptResult::Completed);
+                    return observation::validate(self.action, observation)
+                        .map(AttemptResult::Completed);
                 }
             }
-            // With a flood of output, this task would never yield to others, such as one that cancels the action.
+            // With a flood of output, this task would never yield to others, such as one that
+            // cancels the action.
             yield_now().await;
         }
-        Ok(AttemptResult::Broken("the response ended before its observation".into()))
+        Ok(AttemptResult::Broken(
+            "the response ended before its observation".into(),
+        ))
     }
 }

@@ -1,6 +1,7 @@
 //! One connection to a server, which is reopened on demand after it breaks.
 //!
-//! One task owns the connection, and opens it only when a sender is requested. The task ends with the [`Link`].
+//! One task owns the connection, and opens it only when a sender is requested. The task ends with
+//! the [`Link`].
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,13 +30,26 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Starts with `connection`, and opens others only to the server with this boot id. Without a connection, the first one
-    /// is opened on demand.
-    pub(super) fn new(dialer: Arc<Dialer>, connection: Option<Connection>, boot_id: BootId) -> Self {
+    /// Starts with `connection`, and opens others only to the server with this boot id. Without a
+    /// connection, the first one is opened on demand.
+    pub(super) fn new(
+        dialer: Arc<Dialer>,
+        connection: Option<Connection>,
+        boot_id: BootId,
+    ) -> Self {
         let (queue, callers) = mpsc::channel(MAX_QUEUED_CALLERS);
         let pauses = dialer.pauses();
-        let task = LinkTask { dialer, connection, boot_id, callers };
-        Self { queue, pauses, _task: AbortOnDropHandle::new(tokio::spawn(task.run())) }
+        let task = LinkTask {
+            dialer,
+            connection,
+            boot_id,
+            callers,
+        };
+        Self {
+            queue,
+            pauses,
+            _task: AbortOnDropHandle::new(tokio::spawn(task.run())),
+        }
     }
 
     /// Returns when the server was last seen paused. `None` if never.
@@ -64,7 +78,8 @@ impl LinkTask {
         while let Some(caller) = self.callers.recv().await {
             let sender = self.sender().await;
             if sender.is_err() {
-                // The other callers have waited for the same attempt. Otherwise each would wait for a timeout of its own.
+                // The other callers have waited for the same attempt. Otherwise each would wait for
+                // a timeout of its own.
                 while let Ok(waiting) = self.callers.try_recv() {
                     let _ = waiting.send(sender.clone());
                 }
@@ -78,7 +93,10 @@ impl LinkTask {
             return Ok(sender);
         }
         let limit = self.dialer.reconnect_timeout();
-        let mut dialing = pin!(self.dialer.dial(Some(&self.boot_id), limit, DialPolicy::Reconnect));
+        let mut dialing = pin!(
+            self.dialer
+                .dial(Some(&self.boot_id), limit, DialPolicy::Reconnect)
+        );
         let dialed = match timeout(UNREPORTED_DELAY, &mut dialing).await {
             Ok(dialed) => dialed,
             Err(_) => {
@@ -92,6 +110,9 @@ impl LinkTask {
         };
         let (connection, _info) = dialed?;
         let ended = || DialError::Gone("the new connection ended immediately".into());
-        self.connection.insert(connection).sender().ok_or_else(ended)
+        self.connection
+            .insert(connection)
+            .sender()
+            .ok_or_else(ended)
     }
 }

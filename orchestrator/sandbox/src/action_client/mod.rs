@@ -1,8 +1,8 @@
 //! The one client of action servers, the same for every backend.
 //!
-//! Uses HTTP/2 over a byte stream of a [`Connector`], and opens another stream when that breaks. Never runs an action twice:
-//! it attaches by the action's id and resumes after the last received byte. Dropping the client does not stop what runs in
-//! the sandbox.
+//! Uses HTTP/2 over a byte stream of a [`Connector`], and opens another stream when that breaks.
+//! Never runs an action twice: it attaches by the action's id and resumes after the last received
+//! byte. Dropping the client does not stop what runs in the sandbox.
 
 mod connection;
 mod dialer;
@@ -27,14 +27,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use engine::sandbox::{
-    ByteSource, ByteStream, OnOutput, OnProgramOutput, OpenStream, Sandbox, SandboxError, SandboxFiles,
-    SandboxProcesses, SandboxStreams, ServerAccess, StreamTarget, TransferKind,
+    ByteSource, ByteStream, OnOutput, OnProgramOutput, OpenStream, Sandbox, SandboxError,
+    SandboxFiles, SandboxProcesses, SandboxStreams, ServerAccess, StreamTarget, TransferKind,
 };
 use http::{HeaderValue, Method};
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
-    ActionRequest, ErrorCode, FileList, FileMode, FileStatus, ListeningPort, PortState, ProcessExit,
-    ProcessRequest,
+    ActionRequest, ErrorCode, FileList, FileMode, FileStatus, ListeningPort, PortState,
+    ProcessExit, ProcessRequest,
 };
 use protocol::{ActionId, BootId, Observation, ProcessId, SandboxId};
 use secrecy::SecretString;
@@ -48,8 +48,8 @@ use dialer::{DialError, DialPolicy, Dialer};
 use link::Link;
 pub(crate) use running_actions::RunningActions;
 
-/// Maximum number of concurrent actions in one sandbox. Far more than agents use, and less than the streams of a connection:
-/// HTTP/2 would queue further requests silently.
+/// Maximum number of concurrent actions in one sandbox. Far more than agents use, and less than the
+/// streams of a connection: HTTP/2 would queue further requests silently.
 const MAX_CONCURRENT_ACTIONS: usize = 128;
 
 /// A healthy server responds in milliseconds.
@@ -69,7 +69,10 @@ pub(crate) struct Address {
 
 impl From<Address> for ServerAccess {
     fn from(address: Address) -> Self {
-        Self { key: address.key, streams: Box::new(ConnectorStreams(address.connector)) }
+        Self {
+            key: address.key,
+            streams: Box::new(ConnectorStreams(address.connector)),
+        }
     }
 }
 
@@ -81,9 +84,15 @@ impl OpenStream for ConnectorStreams {
     async fn open(&self) -> Result<Box<dyn ByteStream>, SandboxError> {
         self.0.connect().await.map_err(|error| match error {
             ConnectError::Gone(detail) => SandboxError::Lost { detail },
-            ConnectError::Failed { operation, subject, source } => {
-                SandboxError::Host { operation, subject, source }
-            }
+            ConnectError::Failed {
+                operation,
+                subject,
+                source,
+            } => SandboxError::Host {
+                operation,
+                subject,
+                source,
+            },
             ConnectError::Paused(detail) => SandboxError::Paused { detail },
             ConnectError::Unknown(detail) => {
                 let source = io::Error::new(io::ErrorKind::NotConnected, detail);
@@ -107,26 +116,40 @@ pub(crate) struct ActionClient {
 impl ActionClient {
     /// Connects to a server that was just started.
     pub(crate) async fn connect(address: Address, timeout: Duration) -> Result<Self, SandboxError> {
-        Self::dial(address, None, timeout).await.map_err(|error| match error {
-            DialError::Refused(detail) => SandboxError::Refused { detail },
-            other => SandboxError::Start { detail: other.to_string(), logs: String::new() },
-        })
+        Self::dial(address, None, timeout)
+            .await
+            .map_err(|error| match error {
+                DialError::Refused(detail) => SandboxError::Refused { detail },
+                other => SandboxError::Start {
+                    detail: other.to_string(),
+                    logs: String::new(),
+                },
+            })
     }
 
     /// Connects to an existing server. Accepts any boot id if `boot_id` is `None`.
-    pub(crate) async fn reconnect(address: Address, boot_id: Option<&BootId>) -> Result<Self, SandboxError> {
+    pub(crate) async fn reconnect(
+        address: Address,
+        boot_id: Option<&BootId>,
+    ) -> Result<Self, SandboxError> {
         let timeout = address.connector.reconnect_timeout();
-        Self::dial(address, boot_id, timeout).await.map_err(|error| match error {
-            DialError::Refused(detail) => SandboxError::Refused { detail },
-            other => SandboxError::Lost { detail: other.to_string() },
-        })
+        Self::dial(address, boot_id, timeout)
+            .await
+            .map_err(|error| match error {
+                DialError::Refused(detail) => SandboxError::Refused { detail },
+                other => SandboxError::Lost {
+                    detail: other.to_string(),
+                },
+            })
     }
 
     /// Whether the server responds.
     pub(crate) async fn is_healthy(&self) -> bool {
         let response = async {
             let mut sender = self.link.sender().await.ok()?;
-            request::send(&mut sender, request::info(&self.key)).await.ok()
+            request::send(&mut sender, request::info(&self.key))
+                .await
+                .ok()
         };
         let response = timeout(HEALTH_CHECK_TIMEOUT, response).await.ok().flatten();
         response.is_some_and(|response| response.status().is_success())
@@ -134,14 +157,26 @@ impl ActionClient {
 
     /// Returns the client with the new id of a renamed sandbox.
     pub(crate) fn with_sandbox_id(self, sandbox_id: SandboxId) -> Self {
-        Self { lease: SandboxLeased { sandbox_id, ..self.lease }, ..self }
+        Self {
+            lease: SandboxLeased {
+                sandbox_id,
+                ..self.lease
+            },
+            ..self
+        }
     }
 
-    async fn dial(address: Address, boot_id: Option<&BootId>, timeout: Duration) -> Result<Self, DialError> {
+    async fn dial(
+        address: Address,
+        boot_id: Option<&BootId>,
+        timeout: Duration,
+    ) -> Result<Self, DialError> {
         let key = secret_header(&address.key)
             .ok_or_else(|| DialError::Refused("the key cannot be sent in a header".into()))?;
         let dialer = Arc::new(Dialer::new(address.connector, key.clone()));
-        let (connection, info) = dialer.dial(boot_id, timeout, DialPolicy::FirstConnection).await?;
+        let (connection, info) = dialer
+            .dial(boot_id, timeout, DialPolicy::FirstConnection)
+            .await?;
         let lease = SandboxLeased {
             runtime: address.runtime.to_owned(),
             sandbox_id: address.sandbox,
@@ -217,9 +252,14 @@ impl Sandbox for ActionClient {
 
 #[async_trait]
 impl SandboxProcesses for ActionClient {
-    async fn set_environment(&self, variables: &BTreeMap<String, String>) -> Result<(), SandboxError> {
+    async fn set_environment(
+        &self,
+        variables: &BTreeMap<String, String>,
+    ) -> Result<(), SandboxError> {
         let body: Bytes = serde_json::to_vec(variables)
-            .map_err(|error| SandboxError::Malformed { detail: format!("the environment: {error}") })?
+            .map_err(|error| SandboxError::Malformed {
+                detail: format!("the environment: {error}"),
+            })?
             .into();
         let request = || request::new(&self.key, Method::PUT, "/v1/environment", body.clone());
         request::send_with_retries(&self.link, request).await??;
@@ -245,7 +285,11 @@ impl SandboxProcesses for ActionClient {
 impl SandboxStreams for ActionClient {
     async fn open(&self, target: &StreamTarget) -> Result<Box<dyn ByteStream>, SandboxError> {
         // Keystrokes must not be delayed by transfers.
-        let link = if matches!(target, StreamTarget::Terminal(_)) { &self.link } else { &self.bulk };
+        let link = if matches!(target, StreamTarget::Terminal(_)) {
+            &self.link
+        } else {
+            &self.bulk
+        };
         tunnel::open(link, &self.key, target).await
     }
 
@@ -256,8 +300,12 @@ impl SandboxStreams for ActionClient {
     async fn wait_for_port(&self, port: u16, timeout: Duration) -> Result<bool, SandboxError> {
         let deadline = Instant::now() + timeout;
         loop {
-            let wait = deadline.saturating_duration_since(Instant::now()).min(MAX_PORT_WAIT);
-            let state: PortState = self.get(&format!("/v1/ports/{port}?wait={}", wait.as_secs_f64())).await?;
+            let wait = deadline
+                .saturating_duration_since(Instant::now())
+                .min(MAX_PORT_WAIT);
+            let state: PortState = self
+                .get(&format!("/v1/ports/{port}?wait={}", wait.as_secs_f64()))
+                .await?;
             if state.listening || Instant::now() >= deadline {
                 return Ok(state.listening);
             }
@@ -276,7 +324,10 @@ impl SandboxFiles for ActionClient {
     }
 
     async fn list(&self, folder: &str) -> Result<FileList, SandboxError> {
-        let path = format!("/v1/files/list?hidden=true&path={}", request::percent_encode(folder));
+        let path = format!(
+            "/v1/files/list?hidden=true&path={}",
+            request::percent_encode(folder)
+        );
         let request = || request::new(&self.key, Method::GET, &path, Bytes::new());
         Ok(request::read_list(request::send_with_retries(&self.link, request).await??).await?)
     }
@@ -292,7 +343,13 @@ impl SandboxFiles for ActionClient {
         mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError> {
-        transfer::upload(&self.bulk, &self.key, transfer::UploadTarget { path, kind, mode }, content).await
+        transfer::upload(
+            &self.bulk,
+            &self.key,
+            transfer::UploadTarget { path, kind, mode },
+            content,
+        )
+        .await
     }
 }
 
@@ -302,11 +359,18 @@ impl ActionClient {
         &self,
         variables: &BTreeMap<String, String>,
     ) -> Result<(), SandboxError> {
-        if variables.is_empty() { Ok(()) } else { self.set_environment(variables).await }
+        if variables.is_empty() {
+            Ok(())
+        } else {
+            self.set_environment(variables).await
+        }
     }
 
     async fn inspect(&self, path: &str, follow: bool) -> Result<Option<FileStatus>, SandboxError> {
-        let path = format!("/v1/files/stat?follow={follow}&path={}", request::percent_encode(path));
+        let path = format!(
+            "/v1/files/stat?follow={follow}&path={}",
+            request::percent_encode(path)
+        );
         let request = || request::new(&self.key, Method::GET, &path, Bytes::new());
         match request::send_with_retries(&self.link, request).await? {
             Ok(response) => Ok(Some(request::read_json(response).await?)),
@@ -321,7 +385,8 @@ impl ActionClient {
     }
 }
 
-/// Whether this error means that an action or a program does not run: it was never sent, or has ended.
+/// Whether this error means that an action or a program does not run: it was never sent, or has
+/// ended.
 fn is_over(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::NotFound | ErrorCode::Gone)
 }

@@ -1,7 +1,8 @@
 //! Validates the observation of an action before it is used on the host. Pure.
 //!
-//! A compromised server must not fill the event log or the memory of the host. Therefore the kind must fit the action, and
-//! texts and images are truncated to sizes that a server of ours does not exceed.
+//! A compromised server must not fill the event log or the memory of the host. Therefore the kind
+//! must fit the action, and texts and images are truncated to sizes that a server of ours does not
+//! exceed.
 
 use std::borrow::Cow;
 
@@ -11,8 +12,9 @@ use protocol::observation::{CommandMetadata, EditObservation, RunIpythonObservat
 use protocol::sandbox_api::SandboxAction;
 use protocol::{Observation, ObservationKind};
 
-/// Maximum length of a long text: output for an agent, the text of an action, a file before and after an edit. A hidden
-/// command may output a million characters, and a draft may be a file of 1 MiB.
+/// Maximum length of a long text: output for an agent, the text of an action, a file before and
+/// after an edit. A hidden command may output a million characters, and a draft may be a file of 1
+/// MiB.
 const MAX_TEXT_CHARS: usize = 2 << 20;
 
 /// Maximum length of the notes before and after a command's output.
@@ -24,7 +26,8 @@ const MAX_PATH_CHARS: usize = 4_096;
 /// Maximum length of a user name or a host name.
 const MAX_NAME_CHARS: usize = 256;
 
-/// Maximum number of images, and of their total length. The same limits as for the result of an MCP tool.
+/// Maximum number of images, and of their total length. The same limits as for the result of an MCP
+/// tool.
 const MAX_IMAGES: usize = 8;
 const MAX_IMAGE_CHARS: usize = 4 << 20;
 
@@ -36,11 +39,16 @@ pub(super) fn validate(
     action: &SandboxAction,
     observation: Observation,
 ) -> Result<Observation, SandboxError> {
-    let Observation { mut content, mut kind } = observation;
+    let Observation {
+        mut content,
+        mut kind,
+    } = observation;
     if !action.accepts(&kind) {
         let (action, kind) = (action.kind(), kind.kind());
         return Err(SandboxError::Malformed {
-            detail: format!("an observation of the kind `{kind}` does not answer the action `{action}`"),
+            detail: format!(
+                "an observation of the kind `{kind}` does not answer the action `{action}`"
+            ),
         });
     }
     truncate(&mut content, MAX_TEXT_CHARS);
@@ -62,10 +70,16 @@ pub(super) fn validate(
 fn truncate_metadata(metadata: &mut CommandMetadata) {
     truncate(&mut metadata.prefix, MAX_NOTE_CHARS);
     truncate(&mut metadata.suffix, MAX_NOTE_CHARS);
-    for name in [&mut metadata.username, &mut metadata.hostname].into_iter().flatten() {
+    for name in [&mut metadata.username, &mut metadata.hostname]
+        .into_iter()
+        .flatten()
+    {
         truncate(name, MAX_NAME_CHARS);
     }
-    for path in [&mut metadata.working_dir, &mut metadata.py_interpreter_path].into_iter().flatten() {
+    for path in [&mut metadata.working_dir, &mut metadata.py_interpreter_path]
+        .into_iter()
+        .flatten()
+    {
         truncate(path, MAX_PATH_CHARS);
     }
 }
@@ -89,7 +103,12 @@ fn truncate_cell(cell: &mut RunIpythonObservation) {
 fn truncate_edit(edit: &mut EditObservation) {
     truncate(&mut edit.path, MAX_PATH_CHARS);
     // Dropped and not truncated: the content of a file must be complete.
-    for text in [&mut edit.old_content, &mut edit.new_content, &mut edit.diff, &mut edit.diff_cache] {
+    for text in [
+        &mut edit.old_content,
+        &mut edit.new_content,
+        &mut edit.diff,
+        &mut edit.diff_cache,
+    ] {
         text.take_if(|text| text.len() > MAX_TEXT_CHARS);
     }
 }
@@ -128,20 +147,46 @@ mod tests {
             py_interpreter_path: Some(long()),
             ..CommandMetadata::default()
         };
-        let run = RunObservation { command: long(), metadata, hidden: false };
-        let run = validate(&SandboxAction::Run(RunAction::default()), Observation::new(long(), run)).unwrap();
+        let run = RunObservation {
+            command: long(),
+            metadata,
+            hidden: false,
+        };
+        let run = validate(
+            &SandboxAction::Run(RunAction::default()),
+            Observation::new(long(), run),
+        )
+        .unwrap();
         // The serialized message contains the command once more.
-        assert!(length(&run) < 3 * MAX_TEXT_CHARS + (64 << 10), "{}", length(&run));
-        assert!(run.content.contains("\n[... Observation truncated due to length ...]\n"));
+        assert!(
+            length(&run) < 3 * MAX_TEXT_CHARS + (64 << 10),
+            "{}",
+            length(&run)
+        );
+        assert!(
+            run.content
+                .contains("\n[... Observation truncated due to length ...]\n")
+        );
 
-        let read = ReadObservation { path: long(), ..ReadObservation::default() };
+        let read = ReadObservation {
+            path: long(),
+            ..ReadObservation::default()
+        };
         let action = SandboxAction::Read(ReadAction::whole_file("/a"));
         let read = validate(&action, Observation::new(long(), read)).unwrap();
-        assert!(length(&read) < MAX_TEXT_CHARS + (64 << 10), "{}", length(&read));
+        assert!(
+            length(&read) < MAX_TEXT_CHARS + (64 << 10),
+            "{}",
+            length(&read)
+        );
 
         let error = Observation::error(long(), long());
         let error = validate(&action, error).unwrap();
-        assert!(length(&error) < 2 * MAX_TEXT_CHARS + (64 << 10), "{}", length(&error));
+        assert!(
+            length(&error) < 2 * MAX_TEXT_CHARS + (64 << 10),
+            "{}",
+            length(&error)
+        );
     }
 
     #[test]
@@ -149,10 +194,15 @@ mod tests {
         let image = |length: usize| format!("data:image/png;base64,{}", "A".repeat(length));
         let mut images = vec![image(MAX_IMAGE_CHARS), image(9)];
         images.extend(vec![String::new(); 1 << 20]);
-        let cell = RunIpythonObservation { code: String::new(), image_urls: Some(images) };
+        let cell = RunIpythonObservation {
+            code: String::new(),
+            image_urls: Some(images),
+        };
         let action = SandboxAction::RunIpython(serde_json::from_str(r#"{"code":""}"#).unwrap());
         let cell = validate(&action, Observation::without_content(cell)).unwrap();
-        let ObservationKind::RunIpython(cell) = cell.kind else { panic!("{cell:?}") };
+        let ObservationKind::RunIpython(cell) = cell.kind else {
+            panic!("{cell:?}")
+        };
         let images = cell.image_urls.unwrap();
         assert_eq!((images.len(), &images[0]), (MAX_IMAGES - 1, &image(9)));
     }
@@ -168,7 +218,10 @@ mod tests {
         };
         let action = SandboxAction::Edit(EditAction::new("/a", EditCommand::Create));
         let edit = validate(&action, Observation::without_content(edit)).unwrap();
-        let expected = EditObservation { old_content, ..EditObservation::default() };
+        let expected = EditObservation {
+            old_content,
+            ..EditObservation::default()
+        };
         assert_eq!(edit, Observation::without_content(expected));
     }
 

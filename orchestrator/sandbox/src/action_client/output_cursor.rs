@@ -1,4 +1,5 @@
-//! Position in an output that is received in frames. Reports each byte once and in order, and missing bytes as a gap.
+//! Position in an output that is received in frames. Reports each byte once and in order, and
+//! missing bytes as a gap.
 //!
 //! Pure. The offsets come from a sandbox and are untrusted: the cursor only moves forward.
 
@@ -22,7 +23,10 @@ pub(super) struct OffsetOverflow {
 
 impl<'a> OutputCursor<'a> {
     pub(super) fn new(on_output: &'a (dyn Fn(OutputChunk<'_>) + Send + Sync)) -> Self {
-        Self { next_offset: 0, on_output }
+        Self {
+            next_offset: 0,
+            on_output,
+        }
     }
 
     /// Returns the offset of the first byte that was not reported.
@@ -31,7 +35,10 @@ impl<'a> OutputCursor<'a> {
     }
 
     /// Reports the new bytes of a frame. Returns the observation if the frame contains it.
-    pub(super) fn on_frame(&mut self, frame: ActionFrame) -> Result<Option<Observation>, OffsetOverflow> {
+    pub(super) fn on_frame(
+        &mut self,
+        frame: ActionFrame,
+    ) -> Result<Option<Observation>, OffsetOverflow> {
         match frame {
             ActionFrame::Output { offset, bytes } => self.on_bytes(offset, &bytes)?,
             ActionFrame::Gap { to, .. } => self.skip_to(to),
@@ -42,12 +49,17 @@ impl<'a> OutputCursor<'a> {
 
     fn on_bytes(&mut self, offset: u64, bytes: &[u8]) -> Result<(), OffsetOverflow> {
         let length = bytes.len();
-        let end = offset.checked_add(length as u64).ok_or(OffsetOverflow { offset, length })?;
+        let end = offset
+            .checked_add(length as u64)
+            .ok_or(OffsetOverflow { offset, length })?;
         // A server that omits a gap frame must not make the offsets wrong.
         self.skip_to(offset);
         if end > self.next_offset {
             let known = usize::try_from(self.next_offset - offset).unwrap_or(length);
-            (self.on_output)(OutputChunk::Bytes { offset: self.next_offset, bytes: &bytes[known..] });
+            (self.on_output)(OutputChunk::Bytes {
+                offset: self.next_offset,
+                bytes: &bytes[known..],
+            });
             self.next_offset = end;
         }
         Ok(())
@@ -55,7 +67,10 @@ impl<'a> OutputCursor<'a> {
 
     fn skip_to(&mut self, to: u64) {
         if to > self.next_offset {
-            (self.on_output)(OutputChunk::Gap { from: self.next_offset, to });
+            (self.on_output)(OutputChunk::Gap {
+                from: self.next_offset,
+                to,
+            });
             self.next_offset = to;
         }
     }
@@ -88,12 +103,20 @@ mod tests {
     }
 
     fn output(offset: u64, text: &str) -> ActionFrame {
-        ActionFrame::Output { offset, bytes: text.into() }
+        ActionFrame::Output {
+            offset,
+            bytes: text.into(),
+        }
     }
 
     #[test]
     fn bytes_are_reported_once_when_frames_overlap() {
-        let frames = vec![output(0, "abc"), output(1, "bc"), output(2, "cde"), output(0, "abcdef")];
+        let frames = vec![
+            output(0, "abc"),
+            output(1, "bc"),
+            output(2, "cde"),
+            output(0, "abcdef"),
+        ];
         assert_eq!(reported(frames), ["0:abc", "3:de", "5:f"]);
     }
 

@@ -1,8 +1,8 @@
 //! Runs one program without a terminal to its exit, over as many connections as needed.
 //!
-//! The program is started by its id, which never starts twice, and its output is read from the first byte that was not
-//! received. Its input is sent in one request. If that breaks, the number of arrived bytes is unknown, so the program is
-//! killed.
+//! The program is started by its id, which never starts twice, and its output is read from the
+//! first byte that was not received. Its input is sent in one request. If that breaks, the number
+//! of arrived bytes is unknown, so the program is killed.
 
 use bytes::Bytes;
 use engine::sandbox::{ByteSource, OnProgramOutput, OutputChunk, SandboxError};
@@ -12,8 +12,8 @@ use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame as BodyFrame, Incoming};
 use protocol::ProcessId;
 use protocol::sandbox_api::{
-    ActionFrame, ErrorCode, OutputStream, ProcessExit, ProcessFrame, ProcessFrameDecoder, ProcessRequest,
-    ProcessStdin,
+    ActionFrame, ErrorCode, OutputStream, ProcessExit, ProcessFrame, ProcessFrameDecoder,
+    ProcessRequest, ProcessStdin,
 };
 use tokio::task::yield_now;
 use tokio_util::io::ReaderStream;
@@ -35,10 +35,19 @@ pub(super) async fn run(
     stdin: Option<ByteSource>,
     on_output: &OnProgramOutput<'_>,
 ) -> Result<ProcessExit, SandboxError> {
-    let stdin_kind = if stdin.is_some() { ProcessStdin::Pipe } else { process.stdin };
-    let body: Bytes = serde_json::to_vec(&ProcessRequest { stdin: stdin_kind, ..process.clone() })
-        .map_err(|error| SandboxError::Malformed { detail: format!("encoding program {id}: {error}") })?
-        .into();
+    let stdin_kind = if stdin.is_some() {
+        ProcessStdin::Pipe
+    } else {
+        process.stdin
+    };
+    let body: Bytes = serde_json::to_vec(&ProcessRequest {
+        stdin: stdin_kind,
+        ..process.clone()
+    })
+    .map_err(|error| SandboxError::Malformed {
+        detail: format!("encoding program {id}: {error}"),
+    })?
+    .into();
     let path = format!("/v1/processes/{id}?follow=false");
     let start = || request::new(key, Method::POST, &path, body.clone());
     request::send_with_retries(link, start).await??;
@@ -47,7 +56,10 @@ pub(super) async fn run(
         |chunk: OutputChunk<'_>| on_output(OutputStream::Stdout, chunk),
         |chunk: OutputChunk<'_>| on_output(OutputStream::Stderr, chunk),
     );
-    let streams = Streams { stdout: OutputCursor::new(&out), stderr: OutputCursor::new(&err) };
+    let streams = Streams {
+        stdout: OutputCursor::new(&out),
+        stderr: OutputCursor::new(&err),
+    };
     let mut receive = std::pin::pin!(receive(link, key, id, streams));
     let fed = tokio::select! {
         biased;
@@ -70,7 +82,11 @@ pub(super) async fn run(
 }
 
 /// Kills the process tree of a program.
-pub(super) async fn kill(link: &Link, key: &HeaderValue, id: &ProcessId) -> Result<(), SandboxError> {
+pub(super) async fn kill(
+    link: &Link,
+    key: &HeaderValue,
+    id: &ProcessId,
+) -> Result<(), SandboxError> {
     let path = format!("/v1/processes/{id}");
     let kill = || request::new(key, Method::DELETE, &path, Bytes::new());
     match request::send_with_retries(link, kill).await? {
@@ -79,7 +95,8 @@ pub(super) async fn kill(link: &Link, key: &HeaderValue, id: &ProcessId) -> Resu
     }
 }
 
-/// Sends the input at the program's pace. It is no error if the program exits or closes its input before the end.
+/// Sends the input at the program's pace. It is no error if the program exits or closes its input
+/// before the end.
 async fn feed(
     link: &Link,
     key: &HeaderValue,
@@ -97,15 +114,22 @@ async fn feed(
     // No timeout: a person may type the input.
     let response = async {
         sender.ready().await?;
-        sender.send_request(request::streaming(key, Method::POST, &path, body)).await
+        sender
+            .send_request(request::streaming(key, Method::POST, &path, body))
+            .await
     };
-    let response =
-        response.await.map_err(|error| broken(request::TransportError::from(error).to_string()))?;
+    let response = response
+        .await
+        .map_err(|error| broken(request::TransportError::from(error).to_string()))?;
     if response.status().is_success() {
         return Ok(());
     }
     let error = request::read_error(response).await;
-    if error.code == ErrorCode::Conflict || is_over(error.code) { Ok(()) } else { Err(error.into()) }
+    if error.code == ErrorCode::Conflict || is_over(error.code) {
+        Ok(())
+    } else {
+        Err(error.into())
+    }
 }
 
 /// The positions in both outputs.
@@ -116,7 +140,9 @@ struct Streams<'a> {
 
 impl Streams<'_> {
     fn received_bytes(&self) -> u64 {
-        self.stdout.next_offset().saturating_add(self.stderr.next_offset())
+        self.stdout
+            .next_offset()
+            .saturating_add(self.stderr.next_offset())
     }
 }
 
@@ -137,7 +163,9 @@ async fn receive(
             Ok(exit) => return Ok(exit),
             Err(reason) => reason,
         };
-        backoff.wait(streams.received_bytes() > received_before, &reason).await?;
+        backoff
+            .wait(streams.received_bytes() > received_before, &reason)
+            .await?;
     }
 }
 
@@ -147,19 +175,25 @@ async fn receive_until_exit(
     streams: &mut Streams<'_>,
     id: &ProcessId,
 ) -> Result<Result<ProcessExit, String>, SandboxError> {
-    let malformed =
-        |detail: String| SandboxError::Malformed { detail: format!("output of program {id}: {detail}") };
+    let malformed = |detail: String| SandboxError::Malformed {
+        detail: format!("output of program {id}: {detail}"),
+    };
     let mut decoder = ProcessFrameDecoder::default();
     while let Some(chunk) = body.frame().await {
         match chunk {
             Ok(chunk) => decoder.push(&chunk.into_data().unwrap_or_default()), // trailers are ignored
             Err(error) => return Ok(Err(error.to_string())),
         }
-        while let Some(frame) = decoder.next_frame().map_err(|error| malformed(error.to_string()))? {
+        while let Some(frame) = decoder
+            .next_frame()
+            .map_err(|error| malformed(error.to_string()))?
+        {
             let (stream, frame) = match frame {
-                ProcessFrame::Output { stream, offset, bytes } => {
-                    (stream, ActionFrame::Output { offset, bytes })
-                }
+                ProcessFrame::Output {
+                    stream,
+                    offset,
+                    bytes,
+                } => (stream, ActionFrame::Output { offset, bytes }),
                 ProcessFrame::Gap { stream, from, to } => (stream, ActionFrame::Gap { from, to }),
                 ProcessFrame::Exit(exit) => return Ok(Ok(*exit)),
             };
@@ -167,7 +201,9 @@ async fn receive_until_exit(
                 OutputStream::Stdout => &mut streams.stdout,
                 OutputStream::Stderr => &mut streams.stderr,
             };
-            cursor.on_frame(frame).map_err(|error| malformed(error.to_string()))?;
+            cursor
+                .on_frame(frame)
+                .map_err(|error| malformed(error.to_string()))?;
         }
         // With a flood of output, this task would never yield to others.
         yield_now().await;

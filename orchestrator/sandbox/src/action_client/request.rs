@@ -18,7 +18,8 @@ use super::connection::{Body, RequestSender};
 use super::link::Link;
 use crate::provisioning::quote;
 
-/// Timeout for the head of a response. A server responds immediately, but the file of a write action must be uploaded first.
+/// Timeout for the head of a response. A server responds immediately, but the file of a write
+/// action must be uploaded first.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for a short body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -39,7 +40,9 @@ pub(super) struct TransportError(pub(super) String);
 
 impl From<TransportError> for SandboxError {
     fn from(error: TransportError) -> Self {
-        Self::Malformed { detail: error.to_string() }
+        Self::Malformed {
+            detail: error.to_string(),
+        }
     }
 }
 
@@ -49,7 +52,8 @@ impl From<hyper::Error> for TransportError {
     }
 }
 
-/// The server's prefix of errors about a program. Means nothing to the caller, who passed the program.
+/// The server's prefix of errors about a program. Means nothing to the caller, who passed the
+/// program.
 const PROGRAM_FIELD: &str = "field `argv`: ";
 
 /// An error response of the server.
@@ -75,7 +79,9 @@ impl From<ErrorResponse> for SandboxError {
                 detail: error.detail.trim_start_matches(PROGRAM_FIELD).to_owned(),
                 exists: error.code == ErrorCode::NotExecutable,
             },
-            _ => Self::Refused { detail: error.to_string() },
+            _ => Self::Refused {
+                detail: error.to_string(),
+            },
         }
     }
 }
@@ -85,32 +91,63 @@ pub(super) fn info(key: &HeaderValue) -> Request<Body> {
 }
 
 /// Executes an action. The response starts at this offset of the output.
-pub(super) fn execute(key: &HeaderValue, id: &ActionId, offset: u64, action: Bytes) -> Request<Body> {
-    let mut request = new(key, Method::POST, &format!("/v1/actions/{id}?after={offset}"), action);
-    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+pub(super) fn execute(
+    key: &HeaderValue,
+    id: &ActionId,
+    offset: u64,
+    action: Bytes,
+) -> Request<Body> {
+    let mut request = new(
+        key,
+        Method::POST,
+        &format!("/v1/actions/{id}?after={offset}"),
+        action,
+    );
+    request.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
     request
 }
 
 /// Attaches to an action. The response starts at this offset of the output.
 pub(super) fn attach(key: &HeaderValue, id: &ActionId, offset: u64) -> Request<Body> {
-    new(key, Method::GET, &format!("/v1/actions/{id}?after={offset}"), Bytes::new())
+    new(
+        key,
+        Method::GET,
+        &format!("/v1/actions/{id}?after={offset}"),
+        Bytes::new(),
+    )
 }
 
 pub(super) fn cancel(key: &HeaderValue, id: &ActionId) -> Request<Body> {
-    new(key, Method::DELETE, &format!("/v1/actions/{id}"), Bytes::new())
+    new(
+        key,
+        Method::DELETE,
+        &format!("/v1/actions/{id}"),
+        Bytes::new(),
+    )
 }
 
 /// A request with a complete body, which is empty or JSON.
 pub(super) fn new(key: &HeaderValue, method: Method, path: &str, body: Bytes) -> Request<Body> {
-    let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
+    let body = Full::new(body)
+        .map_err(|never| match never {})
+        .boxed_unsync();
     streaming(key, method, path, body)
 }
 
 /// A request with a streaming body.
-pub(super) fn streaming(key: &HeaderValue, method: Method, path: &str, body: Body) -> Request<Body> {
+pub(super) fn streaming(
+    key: &HeaderValue,
+    method: Method,
+    path: &str,
+    body: Body,
+) -> Request<Body> {
     let mut request = Request::new(body);
     *request.method_mut() = method;
-    // Ids contain only letters, digits, `-`, `_` and `.`, and the rest is encoded: the path always parses.
+    // Ids contain only letters, digits, `-`, `_` and `.`, and the rest is encoded: the path always
+    // parses.
     *request.uri_mut() = format!("{AUTHORITY}{path}").parse().unwrap_or_default();
     request.headers_mut().insert(KEY_HEADER, key.clone());
     request
@@ -127,23 +164,28 @@ pub(super) async fn send(
     };
     match timeout(RESPONSE_TIMEOUT, response).await {
         Ok(response) => Ok(response?),
-        Err(_) => Err(TransportError(format!("no response within {} s", RESPONSE_TIMEOUT.as_secs()))),
+        Err(_) => Err(TransportError(format!(
+            "no response within {} s",
+            RESPONSE_TIMEOUT.as_secs()
+        ))),
     }
 }
 
 /// Encodes the value of a query parameter.
 pub(super) fn percent_encode(text: &str) -> String {
-    text.bytes().fold(String::with_capacity(text.len()), |mut encoded, byte| {
-        if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            let _ = write!(encoded, "%{byte:02X}"); // cannot fail
-        }
-        encoded
-    })
+    text.bytes()
+        .fold(String::with_capacity(text.len()), |mut encoded, byte| {
+            if byte.is_ascii_alphanumeric() || b"-_.~/".contains(&byte) {
+                encoded.push(char::from(byte));
+            } else {
+                let _ = write!(encoded, "%{byte:02X}"); // cannot fail
+            }
+            encoded
+        })
 }
 
-/// Sends an idempotent request, over as many connections as needed. Returns the response, or the server's error.
+/// Sends an idempotent request, over as many connections as needed. Returns the response, or the
+/// server's error.
 pub(super) async fn send_with_retries(
     link: &Link,
     request: impl Fn() -> Request<Body>,
@@ -182,11 +224,17 @@ async fn read_bounded_json<T: DeserializeOwned>(
 ) -> Result<T, TransportError> {
     let body = Limited::new(response.into_body(), max_bytes).collect();
     let body = match timeout(BODY_TIMEOUT, body).await {
-        Ok(body) => body.map_err(|error| format!("reading the response: {}", format_chain(error.as_ref()))),
-        Err(_) => Err(format!("the response did not end within {} s", BODY_TIMEOUT.as_secs())),
+        Ok(body) => {
+            body.map_err(|error| format!("reading the response: {}", format_chain(error.as_ref())))
+        }
+        Err(_) => Err(format!(
+            "the response did not end within {} s",
+            BODY_TIMEOUT.as_secs()
+        )),
     };
     let body = body.map_err(TransportError)?.to_bytes();
-    serde_json::from_slice(&body).map_err(|error| TransportError(format!("decoding the response: {error}")))
+    serde_json::from_slice(&body)
+        .map_err(|error| TransportError(format!("decoding the response: {error}")))
 }
 
 /// Reads an error response. If its body cannot be read, only the status is known.
@@ -196,5 +244,9 @@ pub(super) async fn read_error(response: Response<Incoming>) -> ErrorResponse {
         Ok(ErrorBody { code, detail }) => (code, detail),
         Err(error) => (ErrorCode::Unknown, error.to_string()),
     };
-    ErrorResponse { status, code, detail: quote(&detail) }
+    ErrorResponse {
+        status,
+        code,
+        detail: quote(&detail),
+    }
 }

@@ -19,15 +19,26 @@ pub(super) struct ResumeBackoff {
 
 impl ResumeBackoff {
     pub(super) fn new(subject: String) -> Self {
-        Self { subject, fruitless_attempts: 0 }
+        Self {
+            subject,
+            fruitless_attempts: 0,
+        }
     }
 
     /// Waits before the next attempt.
     ///
     /// # Errors
     /// [`SandboxError::Lost`] after too many attempts without progress.
-    pub(super) async fn wait(&mut self, has_progressed: bool, reason: &str) -> Result<(), SandboxError> {
-        self.fruitless_attempts = if has_progressed { 0 } else { self.fruitless_attempts + 1 };
+    pub(super) async fn wait(
+        &mut self,
+        has_progressed: bool,
+        reason: &str,
+    ) -> Result<(), SandboxError> {
+        self.fruitless_attempts = if has_progressed {
+            0
+        } else {
+            self.fruitless_attempts + 1
+        };
         if self.fruitless_attempts == MAX_FRUITLESS_ATTEMPTS {
             return Err(SandboxError::Lost {
                 detail: format!(

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use protocol::ActionId;
 
-/// More than can run concurrently. Actions whose result is unknown count too. The oldest are dropped.
+/// More than can run concurrently. Actions whose result is unknown count too. The oldest are
+/// dropped.
 const MAX_ACTIONS: usize = 1024;
 
-/// Shared by the client that sends the actions and the provider that cancels them. The lock is never held across an await.
+/// Shared by the client that sends the actions and the provider that cancels them. The lock is
+/// never held across an await.
 #[derive(Clone, Default)]
 pub(crate) struct RunningActions(Arc<Mutex<VecDeque<ActionId>>>);
 
@@ -24,11 +26,18 @@ impl RunningActions {
     }
 
     pub(super) fn remove(&self, id: &ActionId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|other| other != id);
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|other| other != id);
     }
 
     /// Removes and returns all actions.
     pub(crate) fn drain(&self) -> Vec<ActionId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+            .collect()
     }
 }

@@ -1,5 +1,5 @@
-//! Streaming uploads and downloads of files and folders. They are not retried after a broken connection, because the source is
-//! consumed by then.
+//! Streaming uploads and downloads of files and folders. They are not retried after a broken
+//! connection, because the source is consumed by then.
 //!
 //! A server that moves no byte for a minute has failed. A source on the host may take longer.
 
@@ -55,14 +55,18 @@ pub(super) async fn download(
     let route = route(path, kind);
     let download = || request::new(key, Method::GET, &route, Bytes::new());
     let response = request::send_with_retries(link, download).await??;
-    let chunks = futures_util::stream::try_unfold(response.into_body(), |mut body: Incoming| async move {
-        match timeout(STALL_TIMEOUT, body.frame()).await {
-            Ok(None) => Ok(None),
-            Ok(Some(Ok(chunk))) => Ok(Some((chunk.into_data().unwrap_or_default(), body))),
-            Ok(Some(Err(error))) => Err(io::Error::other(TransportError::from(error))),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the sandbox has stopped sending")),
-        }
-    });
+    let chunks =
+        futures_util::stream::try_unfold(response.into_body(), |mut body: Incoming| async move {
+            match timeout(STALL_TIMEOUT, body.frame()).await {
+                Ok(None) => Ok(None),
+                Ok(Some(Ok(chunk))) => Ok(Some((chunk.into_data().unwrap_or_default(), body))),
+                Ok(Some(Err(error))) => Err(io::Error::other(TransportError::from(error))),
+                Err(_) => Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the sandbox has stopped sending",
+                )),
+            }
+        });
     // `StreamReader` would treat an empty chunk as the end.
     let chunks = chunks.try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()));
     Ok(Box::new(StreamReader::new(Box::pin(chunks))))
@@ -76,21 +80,35 @@ pub(super) async fn upload(
     content: ByteSource,
 ) -> Result<(), SandboxError> {
     let mode = target.mode.filter(|_| target.kind == TransferKind::File);
-    let mode = mode.map(|mode| format!("&mode={:04o}", mode.bits())).unwrap_or_default();
+    let mode = mode
+        .map(|mode| format!("&mode={:04o}", mode.bits()))
+        .unwrap_or_default();
     let route = format!("{}{mode}", route(target.path, target.kind));
     let progress = Arc::new(UploadProgress::default());
     let chunks = ReaderStream::with_capacity(content, CHUNK_BYTES).boxed();
-    let chunks = MonitoredStream { chunks, progress: Arc::clone(&progress) };
+    let chunks = MonitoredStream {
+        chunks,
+        progress: Arc::clone(&progress),
+    };
     let body = StreamBody::new(chunks.map_ok(Frame::data)).boxed_unsync();
     let mut sender = link.sender().await?;
-    let response = send(&mut sender, request::streaming(key, Method::PUT, &route, body), &progress).await;
-    let response =
-        response.map_err(|error| SandboxError::host("upload", target.path, io::Error::other(error)))?;
-    if response.status().is_success() { Ok(()) } else { Err(request::read_error(response).await.into()) }
+    let response = send(
+        &mut sender,
+        request::streaming(key, Method::PUT, &route, body),
+        &progress,
+    )
+    .await;
+    let response = response
+        .map_err(|error| SandboxError::host("upload", target.path, io::Error::other(error)))?;
+    if response.status().is_success() {
+        Ok(())
+    } else {
+        Err(request::read_error(response).await.into())
+    }
 }
 
-/// Sends the request and returns the head of its response. Fails if the server accepts no byte for [`STALL_TIMEOUT`] while
-/// the source has some.
+/// Sends the request and returns the head of its response. Fails if the server accepts no byte for
+/// [`STALL_TIMEOUT`] while the source has some.
 async fn send(
     sender: &mut RequestSender,
     request: Request<Body>,
@@ -138,7 +156,9 @@ impl<S: Stream + Unpin> Stream for MonitoredStream<S> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
         let chunk = self.chunks.poll_next_unpin(context);
-        self.progress.is_source_pending.store(chunk.is_pending(), Ordering::Relaxed);
+        self.progress
+            .is_source_pending
+            .store(chunk.is_pending(), Ordering::Relaxed);
         if chunk.is_ready() {
             self.progress.chunk_count.fetch_add(1, Ordering::Relaxed);
         }

@@ -1,4 +1,5 @@
-//! Byte streams to ports, sockets and terminals in the sandbox: HTTP/2 streams, opened by extended CONNECT.
+//! Byte streams to ports, sockets and terminals in the sandbox: HTTP/2 streams, opened by extended
+//! CONNECT.
 
 use bytes::Bytes;
 use engine::sandbox::{ByteStream, SandboxError, StreamTarget};
@@ -25,9 +26,14 @@ pub(super) async fn open(
         request
     };
     let response = request::send_with_retries(link, connect).await??;
-    let stream = hyper::upgrade::on(response).await.map_err(|error| SandboxError::Malformed {
-        detail: format!("cannot open a stream: {}", engine::errors::format_chain(&error)),
-    })?;
+    let stream = hyper::upgrade::on(response)
+        .await
+        .map_err(|error| SandboxError::Malformed {
+            detail: format!(
+                "cannot open a stream: {}",
+                engine::errors::format_chain(&error)
+            ),
+        })?;
     Ok(Box::new(TokioIo::new(stream)))
 }
 
@@ -39,7 +45,10 @@ fn path(target: &StreamTarget) -> String {
             let (columns, rows, term) = (query.columns, query.rows, percent_encode(&query.term));
             let command = query.command.as_deref();
             let command = command.map(|text| format!("&command={}", percent_encode(text)));
-            format!("/v1/terminal?columns={columns}&rows={rows}&term={term}{}", command.unwrap_or_default())
+            format!(
+                "/v1/terminal?columns={columns}&rows={rows}&term={term}{}",
+                command.unwrap_or_default()
+            )
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The control groups of a confined process. It sees its own ones where programs look for those of the host, because those
-//! contain names and the load of other sandboxes. Its groups are the roots of its namespace, so that their names are hidden too.
+//! The control groups of a confined process. It sees its own ones where programs look for those of
+//! the host, because those contain names and the load of other sandboxes. Its groups are the roots
+//! of its namespace, so that their names are hidden too.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,8 +28,13 @@ impl ControlGroup {
     pub(crate) fn of_process(process: &str, mount_point: &Path) -> Result<Self, ConfineError> {
         let failed = |error| ConfineError::Group(mount_point.to_owned(), error);
         let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).map_err(failed)?;
-        let path = own_path(&groups).ok_or(io::ErrorKind::NotFound.into()).map_err(failed)?;
-        Ok(Self { folder: mount_point.join(path), mount_point: mount_point.to_owned() })
+        let path = own_path(&groups)
+            .ok_or(io::ErrorKind::NotFound.into())
+            .map_err(failed)?;
+        Ok(Self {
+            folder: mount_point.join(path),
+            mount_point: mount_point.to_owned(),
+        })
     }
 
     pub(super) fn enter(&self) -> Result<(), ConfineError> {
@@ -38,17 +44,28 @@ impl ControlGroup {
     }
 
     pub(super) fn mount(&self) -> Mount {
-        Mount { path: self.mount_point.clone(), content: Content::ReadOnly(self.folder.clone()) }
+        Mount {
+            path: self.mount_point.clone(),
+            content: Content::ReadOnly(self.folder.clone()),
+        }
     }
 
     pub(super) fn bubblewrap_arguments(&self) -> [&OsStr; 3] {
-        [OsStr::new("--ro-bind"), self.folder.as_os_str(), self.mount_point.as_os_str()]
+        [
+            OsStr::new("--ro-bind"),
+            self.folder.as_os_str(),
+            self.mount_point.as_os_str(),
+        ]
     }
 }
 
-/// Returns the path of the group of version 2 below its mount point. `None` for the root, which is the whole hierarchy.
+/// Returns the path of the group of version 2 below its mount point. `None` for the root, which is
+/// the whole hierarchy.
 fn own_path(groups: &str) -> Option<&str> {
-    groups.lines().find_map(|line| line.strip_prefix("0::/")).filter(|path| !path.is_empty())
+    groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .filter(|path| !path.is_empty())
 }
 
 #[cfg(test)]

@@ -1,20 +1,25 @@
-//! Prepares the calling process, which then executes another program: enters control groups or sets limits, and without
-//! bubblewrap isolates itself.
+//! Prepares the calling process, which then executes another program: enters control groups or sets
+//! limits, and without bubblewrap isolates itself.
 //!
-//! A host program with local sandboxes calls [`confine_if_requested`] before anything else. The local backend starts the same
-//! program again with a [`Preparation`] at the start of its standard input: command lines are visible to all users of a host,
-//! and a long one makes `ps` unreadable. If it contains a [`Confinement`], there are two processes. The
-//! outer one enters namespaces ([`namespaces`]) and waits; the inner one, the first in them, builds a root from parts of the
-//! host's ([`mounts`]), drops its capabilities, and applies Landlock ([`files`]) and seccomp ([`system_calls`]). It then
-//! executes the action server, which inherits all restrictions, as all its children do. They cannot be reverted. The process
-//! has only one thread until then, because a restriction applies to one thread.
+//! A host program with local sandboxes calls [`confine_if_requested`] before anything else. The
+//! local backend starts the same program again with a [`Preparation`] at the start of its standard
+//! input: command lines are visible to all users of a host, and a long one makes `ps` unreadable.
+//! If it contains a [`Confinement`], there are two processes. The outer one enters namespaces
+//! ([`namespaces`]) and waits; the inner one, the first in them, builds a root from parts of the
+//! host's ([`mounts`]), drops its capabilities, and applies Landlock ([`files`]) and seccomp
+//! ([`system_calls`]). It then executes the action server, which inherits all restrictions, as all
+//! its children do. They cannot be reverted. The process has only one thread until then, because a
+//! restriction applies to one thread.
 //!
-//! Confinement requires a mount namespace. Landlock and seccomp alone let a process change modes, owners,
-//! times and attributes of every file of its user, and limits and priorities of the user's other processes.
+//! Confinement requires a mount namespace. Landlock and seccomp alone let a process change modes,
+//! owners, times and attributes of every file of its user, and limits and priorities of the user's
+//! other processes.
 //!
-//! The process has a control group namespace, and sees its own groups in place of the host's ([`control_groups`]).
+//! The process has a control group namespace, and sees its own groups in place of the host's
+//! ([`control_groups`]).
 //!
-//! A program of another architecture (32 bits) is killed by the kernel, as the filter cannot read its calls.
+//! A program of another architecture (32 bits) is killed by the kernel, as the filter cannot read
+//! its calls.
 
 mod control_groups;
 mod files;
@@ -50,7 +55,8 @@ const CONFINE_INSIDE_ARGUMENT: &str = "confine-a-sandbox-inside";
 pub(crate) struct Preparation {
     /// The control groups that it enters.
     pub(crate) groups: Vec<ControlGroup>,
-    /// Mount point of the hierarchy in which another program has put it into a group of its own. `None` if none has.
+    /// Mount point of the hierarchy in which another program has put it into a group of its own.
+    /// `None` if none has.
     pub(crate) scope_mount_point: Option<PathBuf>,
     /// Resource limits, if there are no control groups.
     pub(crate) limits: Option<Limits>,
@@ -68,25 +74,27 @@ pub(crate) struct BubblewrapIsolation {
     pub(crate) program: PathBuf,
     /// Its arguments, except the program that it executes.
     pub(crate) arguments: Vec<OsString>,
-    /// Whether the program has the host's network, and with it the host's abstract sockets. Landlock refuses those, from
-    /// Linux 6.12 on.
+    /// Whether the program has the host's network, and with it the host's abstract sockets.
+    /// Landlock refuses those, from Linux 6.12 on.
     pub(crate) network: bool,
 }
 
 /// Resource limits of a process and its descendants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
-    /// Maximum private memory of each process, in bytes. The address space is not limited, because many programs reserve much
-    /// more than they use.
+    /// Maximum private memory of each process, in bytes. The address space is not limited, because
+    /// many programs reserve much more than they use.
     pub(crate) data_bytes: u64,
-    /// Maximum number of processes and threads of its user, including those outside. Does not limit root.
+    /// Maximum number of processes and threads of its user, including those outside. Does not limit
+    /// root.
     pub(crate) processes: u64,
 }
 
 /// The files and network that a confined process can access.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Confinement {
-    /// The content of its root, except its own `/dev` and `/proc`. A directory precedes its content.
+    /// The content of its root, except its own `/dev` and `/proc`. A directory precedes its
+    /// content.
     pub(crate) mounts: Vec<Mount>,
     /// Whether it uses the host's network. Otherwise it has only its own loopback interface.
     pub(crate) network: bool,
@@ -118,7 +126,9 @@ pub(crate) enum ConfineError {
         #[source]
         source: landlock::RulesetError,
     },
-    #[error("the kernel's Landlock cannot prevent the truncation of files: at least Linux 6.2 is required")]
+    #[error(
+        "the kernel's Landlock cannot prevent the truncation of files: at least Linux 6.2 is required"
+    )]
     OldLandlock,
     #[error("cannot {operation}")]
     Namespaces {
@@ -148,13 +158,16 @@ impl Preparation {
         let mut length = [0; 4];
         stdin.read_exact(&mut length)?;
         let mut json = Vec::new();
-        stdin.take(u32::from_be_bytes(length).into()).read_to_end(&mut json)?;
+        stdin
+            .take(u32::from_be_bytes(length).into())
+            .read_to_end(&mut json)?;
         Ok(serde_json::from_slice(&json)?)
     }
 }
 
-/// Executes the requested program if this process was started to confine itself, or returns its exit code if that fails. Does
-/// nothing and returns `None` in any other process. Must be called first, while there is only one thread.
+/// Executes the requested program if this process was started to confine itself, or returns its
+/// exit code if that fails. Does nothing and returns `None` in any other process. Must be called
+/// first, while there is only one thread.
 pub fn confine_if_requested() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let argument = arguments.next()?;
@@ -173,12 +186,20 @@ pub fn confine_if_requested() -> Option<ExitCode> {
 fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, ConfineError> {
     close_inherited_descriptors();
     let preparation = Preparation::read_from_stdin().map_err(ConfineError::Preparation)?;
-    let Preparation { mut groups, scope_mount_point, limits, removed_variables, bubblewrap, confinement } =
-        preparation;
+    let Preparation {
+        mut groups,
+        scope_mount_point,
+        limits,
+        removed_variables,
+        bubblewrap,
+        confinement,
+    } = preparation;
     for group in &groups {
         group.enter()?;
     }
-    let scope = scope_mount_point.as_deref().map(|mount_point| ControlGroup::of_process("self", mount_point));
+    let scope = scope_mount_point
+        .as_deref()
+        .map(|mount_point| ControlGroup::of_process("self", mount_point));
     groups.extend(scope.transpose()?);
     if let Some(limits) = limits {
         set_limits(limits).map_err(|error| ConfineError::Limits(error.into()))?;
@@ -199,28 +220,47 @@ fn confine(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, Co
         return Err(execute(program));
     }
     let status = program.status();
-    let status = status.map_err(|error| ConfineError::Execute(program.get_program().into(), error))?;
-    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+    let status =
+        status.map_err(|error| ConfineError::Execute(program.get_program().into(), error))?;
+    Ok(status
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
 /// Closes all files except the standard streams. The host program may have inherited open files.
 fn close_inherited_descriptors() {
-    let open = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-    let open: Vec<i32> = open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let open = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let open: Vec<i32> = open
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
         // The descriptor of the directory itself is already closed.
         let _ = nix::unistd::close(descriptor);
     }
 }
 
-/// Enters the namespaces. Returns the command of the inner process, which the program and its arguments follow.
-fn enter_namespaces(confinement: &Confinement, groups: &[ControlGroup]) -> Result<Command, ConfineError> {
+/// Enters the namespaces. Returns the command of the inner process, which the program and its
+/// arguments follow.
+fn enter_namespaces(
+    confinement: &Confinement,
+    groups: &[ControlGroup],
+) -> Result<Command, ConfineError> {
     namespaces::enter(confinement.network)?;
     let mut command = Command::new("/proc/self/exe");
-    let mounts: Vec<_> =
-        confinement.mounts.iter().cloned().chain(groups.iter().map(ControlGroup::mount)).collect();
+    let mounts: Vec<_> = confinement
+        .mounts
+        .iter()
+        .cloned()
+        .chain(groups.iter().map(ControlGroup::mount))
+        .collect();
     let mounts = serde_json::to_vec(&mounts).map_err(io::Error::from);
-    let mounts = mounts.and_then(|mounts| inherited_file(&mounts)).map_err(ConfineError::PassOn)?;
+    let mounts = mounts
+        .and_then(|mounts| inherited_file(&mounts))
+        .map_err(ConfineError::PassOn)?;
     command.arg(CONFINE_INSIDE_ARGUMENT).arg(mounts.to_string());
     Ok(command)
 }
@@ -230,7 +270,11 @@ fn bubblewrap_command(
     isolation: &BubblewrapIsolation,
     groups: &[ControlGroup],
 ) -> Result<Command, ConfineError> {
-    let BubblewrapIsolation { program, arguments, network } = isolation;
+    let BubblewrapIsolation {
+        program,
+        arguments,
+        network,
+    } = isolation;
     if *network {
         set_no_new_privs(true).map_err(|error| ConfineError::Privileges(error.into()))?;
         files::refuse_abstract_sockets()?;
@@ -239,7 +283,8 @@ fn bubblewrap_command(
     let groups = groups.iter().flat_map(ControlGroup::bubblewrap_arguments);
     let arguments = groups.chain(arguments.iter().map(OsString::as_os_str));
     let terminated = arguments.flat_map(|argument| [argument.as_bytes(), b"\0"]);
-    let arguments = inherited_file(&terminated.collect::<Vec<_>>().concat()).map_err(ConfineError::PassOn)?;
+    let arguments =
+        inherited_file(&terminated.collect::<Vec<_>>().concat()).map_err(ConfineError::PassOn)?;
     let mut command = Command::new(program);
     command.arg("--args").arg(arguments.to_string());
     for filter in system_calls::export()? {
@@ -260,7 +305,8 @@ fn inherited_file(content: &[u8]) -> io::Result<RawFd> {
 fn confine_inside(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitCode, ConfineError> {
     let descriptor = arguments.next().unwrap_or_default();
     let mounts = std::fs::read(Path::new("/proc/self/fd").join(descriptor));
-    let mounts: io::Result<Vec<Mount>> = mounts.and_then(|mounts| Ok(serde_json::from_slice(&mounts)?));
+    let mounts: io::Result<Vec<Mount>> =
+        mounts.and_then(|mounts| Ok(serde_json::from_slice(&mounts)?));
     let mounts = mounts.map_err(ConfineError::Preparation)?;
     close_inherited_descriptors();
     mounts::enter(&mounts)?;
@@ -270,7 +316,9 @@ fn confine_inside(mut arguments: impl Iterator<Item = OsString>) -> Result<ExitC
     let Some(program) = arguments.next() else {
         let report = serde_json::to_vec(&confined).map_err(io::Error::other);
         let reported = report.and_then(|report| io::stdout().write_all(&report));
-        return reported.map(|()| ExitCode::SUCCESS).map_err(ConfineError::Report);
+        return reported
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(ConfineError::Report);
     };
     let mut program = Command::new(program);
     program.args(arguments);
@@ -283,11 +331,22 @@ fn execute(mut program: Command) -> ConfineError {
 }
 
 /// Sets the limits. Limits that are already lower are kept.
-fn set_limits(Limits { data_bytes, processes }: Limits) -> rustix::io::Result<()> {
+fn set_limits(
+    Limits {
+        data_bytes,
+        processes,
+    }: Limits,
+) -> rustix::io::Result<()> {
     for (resource, max) in [(Resource::Data, data_bytes), (Resource::Nproc, processes)] {
         let current = getrlimit(resource);
         let at_most = |limit: Option<u64>| Some(limit.map_or(max, |limit| limit.min(max)));
-        setrlimit(resource, Rlimit { current: at_most(current.current), maximum: at_most(current.maximum) })?;
+        setrlimit(
+            resource,
+            Rlimit {
+                current: at_most(current.current),
+                maximum: at_most(current.maximum),
+            },
+        )?;
     }
     Ok(())
 }
@@ -296,5 +355,12 @@ fn set_limits(Limits { data_bytes, processes }: Limits) -> rustix::io::Result<()
 fn drop_privileges() -> rustix::io::Result<()> {
     set_no_new_privs(true)?;
     let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+    set_capabilities(
+        None,
+        CapabilitySets {
+            effective: none,
+            permitted: none,
+            inheritable: none,
+        },
+    )
 }

@@ -1,7 +1,8 @@
 //! A root directory that consists of parts of the host's. The process cannot access the rest.
 //!
-//! Every mount is read-only, `nosuid` and `nodev` unless it is declared otherwise. A read-only mount also prevents changes
-//! that Landlock does not cover: mode, owner, times and extended attributes.
+//! Every mount is read-only, `nosuid` and `nodev` unless it is declared otherwise. A read-only
+//! mount also prevents changes that Landlock does not cover: mode, owner, times and extended
+//! attributes.
 
 use std::ffi::{CStr, CString, OsString};
 use std::fs::{self, File};
@@ -13,18 +14,20 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, fstat};
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
-    mount_remount, move_mount, open_tree, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount,
+    mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 use rustix::process::{chdir, pivot_root};
 use serde::{Deserialize, Serialize};
 
 use super::ConfineError;
 
-/// Upper bound of `/dev/shm`, in bytes; the default of Docker. Its memory stays in use after the process that wrote it.
+/// Upper bound of `/dev/shm`, in bytes; the default of Docker. Its memory stays in use after the
+/// process that wrote it.
 pub(crate) const SHARED_MEMORY_BYTES: u32 = 64 << 20;
 
-/// The mount point of the new root: a directory that exists on every host and is not the source of a mount.
+/// The mount point of the new root: a directory that exists on every host and is not the source of
+/// a mount.
 const STAGING: &str = "/proc";
 
 /// The device files of the new root. Its terminals are its own.
@@ -53,7 +56,8 @@ pub(crate) enum Content {
     Link(PathBuf),
     /// An empty directory.
     Empty,
-    /// Hides the content of the parent mount with an empty directory, or a file that cannot be opened.
+    /// Hides the content of the parent mount with an empty directory, or a file that cannot be
+    /// opened.
     Hidden,
     /// A read-only file or directory of the host. Skipped if it does not exist any more.
     ReadOnly(PathBuf),
@@ -61,14 +65,19 @@ pub(crate) enum Content {
     Writable(PathBuf),
 }
 
-/// Switches to the new root. This process must be the first of its own process namespace and have its own mount namespace.
-/// In `mounts`, a directory precedes its content.
+/// Switches to the new root. This process must be the first of its own process namespace and have
+/// its own mount namespace. In `mounts`, a directory precedes its content.
 pub(super) fn enter(mounts: &[Mount]) -> Result<(), ConfineError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(failed("make mounts private"))?;
     // Cloned before the new root covers anything.
-    let sources = mounts.iter().map(clone_source).collect::<Result<Vec<_>, _>>()?;
-    let devices = DEVICES.iter().map(|name| clone_tree(&Path::new("/dev").join(name)));
+    let sources = mounts
+        .iter()
+        .map(clone_source)
+        .collect::<Result<Vec<_>, _>>()?;
+    let devices = DEVICES
+        .iter()
+        .map(|name| clone_tree(&Path::new("/dev").join(name)));
     let devices = devices.collect::<Result<Vec<_>, _>>()?;
 
     mount_tmpfs(Path::new(STAGING), c"mode=755")?;
@@ -87,7 +96,8 @@ pub(super) fn enter(mounts: &[Mount]) -> Result<(), ConfineError> {
     restrict_mounts(mounts)
 }
 
-/// Clones the source of a mount. `None` if the mount has no source, or a read-only source does not exist any more.
+/// Clones the source of a mount. `None` if the mount has no source, or a read-only source does not
+/// exist any more.
 fn clone_source(each: &Mount) -> Result<Option<OwnedFd>, ConfineError> {
     match &each.content {
         Content::ReadOnly(source) => match clone_tree(source) {
@@ -120,7 +130,8 @@ fn mount_one(each: &Mount, source: Option<&OwnedFd>) -> Result<(), ConfineError>
     }
 }
 
-/// Whether a read-only source does not exist any more, as a temporary file that the host has removed meanwhile.
+/// Whether a read-only source does not exist any more, as a temporary file that the host has
+/// removed meanwhile.
 fn is_gone(content: &Content) -> bool {
     matches!(content, Content::ReadOnly(source) if !source.exists())
 }
@@ -149,7 +160,9 @@ fn mount_devices(devices: &[OwnedFd]) -> Result<(), ConfineError> {
 fn restrict_mounts(mounts: &[Mount]) -> Result<(), ConfineError> {
     let table = fs::read_to_string("/proc/self/mountinfo").map_err(failed("list mounts"))?;
     for line in table.lines() {
-        let [_, _, _, _, path, options, ..] = line.split(' ').collect::<Vec<_>>()[..] else { continue };
+        let [_, _, _, _, path, options, ..] = line.split(' ').collect::<Vec<_>>()[..] else {
+            continue;
+        };
         let path = PathBuf::from(OsString::from_vec(unescape(path)));
         let has = |option| options.split(',').any(|each| each == option);
         let mut flags = MountFlags::BIND | MountFlags::NOSUID;
@@ -165,9 +178,14 @@ fn restrict_mounts(mounts: &[Mount]) -> Result<(), ConfineError> {
 
 fn is_writable(path: &Path, mounts: &[Mount]) -> bool {
     let above = mounts.iter().filter(|each| path.starts_with(&each.path));
-    match above.max_by_key(|each| each.path.components().count()).map(|nearest| &nearest.content) {
+    match above
+        .max_by_key(|each| each.path.components().count())
+        .map(|nearest| &nearest.content)
+    {
         Some(content) => matches!(content, Content::Writable(_)),
-        None => ["/proc", "/dev/pts", "/dev/shm"].iter().any(|writable| path == Path::new(writable)),
+        None => ["/proc", "/dev/pts", "/dev/shm"]
+            .iter()
+            .any(|writable| path == Path::new(writable)),
     }
 }
 
@@ -176,7 +194,10 @@ fn unescape(text: &str) -> Vec<u8> {
     let mut parts = text.split('\\');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
-        match part.split_at_checked(3).map(|(digits, rest)| (u8::from_str_radix(digits, 8), rest)) {
+        match part
+            .split_at_checked(3)
+            .map(|(digits, rest)| (u8::from_str_radix(digits, 8), rest))
+        {
             Some((Ok(byte), rest)) => {
                 bytes.push(byte);
                 bytes.extend(rest.as_bytes());
@@ -190,8 +211,9 @@ fn unescape(text: &str) -> Vec<u8> {
 
 /// Returns a detached copy of the mounts at and below a path.
 fn clone_tree(path: &Path) -> Result<OwnedFd, ConfineError> {
-    let flags =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::AT_RECURSIVE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::AT_RECURSIVE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     open_tree(CWD, path, flags).map_err(failed(format!("clone the mount of {}", path.display())))
 }
 
@@ -201,7 +223,13 @@ fn attach(tree: &OwnedFd, path: &Path) -> Result<(), ConfineError> {
 }
 
 fn mount_tmpfs(path: &Path, options: &CStr) -> Result<(), ConfineError> {
-    let mounted = mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, options);
+    let mounted = mount(
+        "tmpfs",
+        path,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        options,
+    );
     mounted.map_err(failed(format!("mount an empty {}", path.display())))
 }
 
@@ -225,7 +253,10 @@ fn create_parents(path: &Path) -> io::Result<()> {
 }
 
 fn failed<E: Into<io::Error>>(operation: impl Into<String>) -> impl FnOnce(E) -> ConfineError {
-    |error| ConfineError::Namespaces { operation: operation.into(), source: error.into() }
+    |error| ConfineError::Namespaces {
+        operation: operation.into(),
+        source: error.into(),
+    }
 }
 
 #[cfg(test)]
@@ -246,10 +277,24 @@ mod tests {
             mount("/project", Content::Writable),
             mount("/project/state", |_| Content::Hidden),
         ];
-        for writable in ["/proc", "/dev/shm", "/dev/pts", "/project", "/project/nested"] {
+        for writable in [
+            "/proc",
+            "/dev/shm",
+            "/dev/pts",
+            "/project",
+            "/project/nested",
+        ] {
             assert!(is_writable(Path::new(writable), &mounts), "{writable}");
         }
-        for read_only in ["/", "/dev", "/dev/null", "/proc/sys", "/usr", "/usr/nested", "/project/state"] {
+        for read_only in [
+            "/",
+            "/dev",
+            "/dev/null",
+            "/proc/sys",
+            "/usr",
+            "/usr/nested",
+            "/project/state",
+        ] {
             assert!(!is_writable(Path::new(read_only), &mounts), "{read_only}");
         }
     }

@@ -1,5 +1,5 @@
-//! New namespaces for this process and its children: users (not needed for root), mounts, processes, IPC objects, control
-//! groups and, without a network, network interfaces.
+//! New namespaces for this process and its children: users (not needed for root), mounts,
+//! processes, IPC objects, control groups and, without a network, network interfaces.
 
 use std::fs;
 use std::io;
@@ -7,21 +7,26 @@ use std::io;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, recv, send, socket};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{
-    CapabilitySet, UnshareFlags, capabilities, configure_capability_in_ambient_set, set_capabilities,
+    CapabilitySet, UnshareFlags, capabilities, configure_capability_in_ambient_set,
+    set_capabilities,
 };
 
 use super::ConfineError;
 
-/// Enters the namespaces. The next child is the first process in the process namespace; it keeps the capability to mount,
-/// and no other, when it executes a program.
+/// Enters the namespaces. The next child is the first process in the process namespace; it keeps
+/// the capability to mount, and no other, when it executes a program.
 pub(super) fn enter(network: bool) -> Result<(), ConfineError> {
     let (user, group) = (geteuid(), getegid());
-    let can_mount = capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
+    let can_mount =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_ADMIN));
     let mut namespaces =
         UnshareFlags::NEWNS | UnshareFlags::NEWPID | UnshareFlags::NEWIPC | UnshareFlags::NEWCGROUP;
     namespaces.set(UnshareFlags::NEWNET, !network);
     namespaces.set(UnshareFlags::NEWUSER, !can_mount);
-    #[expect(deprecated, reason = "it is unsafe only for descriptor tables, which are not unshared here")]
+    #[expect(
+        deprecated,
+        reason = "it is unsafe only for descriptor tables, which are not unshared here"
+    )]
     rustix::thread::unshare(namespaces).map_err(failed("unshare namespaces"))?;
     if !can_mount {
         let write = |file, text: String| fs::write(file, text).map_err(failed("map the user"));
@@ -42,8 +47,8 @@ fn keep_across_exec(capability: CapabilitySet) -> rustix::io::Result<()> {
     configure_capability_in_ambient_set(capability, true)
 }
 
-/// Sets the flag `IFF_UP` of the first interface, which is the only one. Uses netlink: no library wraps
-/// the older ioctl safely.
+/// Sets the flag `IFF_UP` of the first interface, which is the only one. Uses netlink: no library
+/// wraps the older ioctl safely.
 fn enable_loopback() -> io::Result<()> {
     const LENGTH: u32 = 32;
     let (interface, up) = (1_i32, libc::IFF_UP.unsigned_abs());
@@ -62,7 +67,10 @@ fn enable_loopback() -> io::Result<()> {
     let mut response = [0; 64];
     let (_, length) = recv(&socket, &mut response, RecvFlags::empty())?;
     // An acknowledgement: a header of 16 bytes, then the error number.
-    let error = response.get(16..20).filter(|_| length >= 20).and_then(|error| error.try_into().ok());
+    let error = response
+        .get(16..20)
+        .filter(|_| length >= 20)
+        .and_then(|error| error.try_into().ok());
     match error.map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
         Some(error) => Err(io::Error::from_raw_os_error(-error)),
@@ -71,5 +79,8 @@ fn enable_loopback() -> io::Result<()> {
 }
 
 fn failed<E: Into<io::Error>>(operation: &str) -> impl FnOnce(E) -> ConfineError {
-    move |error| ConfineError::Namespaces { operation: operation.into(), source: error.into() }
+    move |error| ConfineError::Namespaces {
+        operation: operation.into(),
+        source: error.into(),
+    }
 }

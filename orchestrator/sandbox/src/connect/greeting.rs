@@ -1,7 +1,7 @@
 //! The first line of `action-server dial`.
 //!
-//! Errors of an engine or a shell, and messages of a login shell, arrive over the same stream. They become an error that
-//! quotes them, and never reach HTTP/2. No byte after the greeting is read.
+//! Errors of an engine or a shell, and messages of a login shell, arrive over the same stream. They
+//! become an error that quotes them, and never reach HTTP/2. No byte after the greeting is read.
 
 use std::time::Duration;
 
@@ -27,16 +27,24 @@ pub(crate) enum GreetingError {
 }
 
 /// Reads the greeting.
-pub(crate) async fn expect_greeting(stream: &mut (impl AsyncRead + Unpin)) -> Result<(), GreetingError> {
+pub(crate) async fn expect_greeting(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Result<(), GreetingError> {
     let mut received = Vec::with_capacity(DIAL_GREETING.len());
     while received.len() < DIAL_GREETING.len() {
         let missing = (DIAL_GREETING.len() - received.len()) as u64;
-        let read = stream.take(missing).read_buf(&mut received).await.map_err(GreetingError::Read)?;
+        let read = stream
+            .take(missing)
+            .read_buf(&mut received)
+            .await
+            .map_err(GreetingError::Read)?;
         if read == 0 || !DIAL_GREETING.starts_with(&received) {
             let rest = (MAX_QUOTED_BYTES - received.len()) as u64;
             // Quotes all output until the end, an error or the timeout.
             let _ = timeout(OUTPUT_TIMEOUT, stream.take(rest).read_to_end(&mut received)).await;
-            return Err(GreetingError::Other(String::from_utf8_lossy(&received).trim().to_owned()));
+            return Err(GreetingError::Other(
+                String::from_utf8_lossy(&received).trim().to_owned(),
+            ));
         }
     }
     Ok(())
@@ -65,7 +73,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn other_output_is_quoted_and_truncated() {
         let cases: [(&[u8], &str); 3] = [
-            (b"sh: action-server: not found\n", "sh: action-server: not found"),
+            (
+                b"sh: action-server: not found\n",
+                "sh: action-server: not found",
+            ),
             (b"glove", "glove"),
             (b"", ""),
         ];

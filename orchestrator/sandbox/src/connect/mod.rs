@@ -1,4 +1,5 @@
-//! Ways to open a byte stream to an action server. The protocol over it is the same for all: see `action_client`.
+//! Ways to open a byte stream to an action server. The protocol over it is the same for all: see
+//! `action_client`.
 
 mod greeting;
 mod server_url;
@@ -25,8 +26,8 @@ pub(crate) trait Connector: Send + Sync + 'static {
         None
     }
 
-    /// How long a server may be unreachable before it counts as lost. Longer over a network. By default less than 5 s,
-    /// within which a killed server must be reported as lost.
+    /// How long a server may be unreachable before it counts as lost. Longer over a network. By
+    /// default less than 5 s, within which a killed server must be reported as lost.
     fn reconnect_timeout(&self) -> Duration {
         Duration::from_millis(3500)
     }
@@ -41,10 +42,15 @@ pub(crate) enum ConnectError {
     /// The server is paused. It cannot respond until it is resumed.
     #[error("{0}")]
     Paused(String),
-    /// The state of the server is unknown, because its engine does not respond. The engine may be restarting.
+    /// The state of the server is unknown, because its engine does not respond. The engine may be
+    /// restarting.
     #[error("{0}")]
     Unknown(String),
     /// A retry may succeed.
     #[error("cannot {operation} {subject}: {source}")]
-    Failed { operation: &'static str, subject: String, source: io::Error },
+    Failed {
+        operation: &'static str,
+        subject: String,
+        source: io::Error,
+    },
 }

@@ -31,11 +31,16 @@ impl ServerUrl {
 
     /// Returns the host name or IP address, without brackets.
     pub(crate) fn host(&self) -> &str {
-        self.authority.host().trim_start_matches('[').trim_end_matches(']')
+        self.authority
+            .host()
+            .trim_start_matches('[')
+            .trim_end_matches(']')
     }
 
     pub(crate) fn port(&self) -> u16 {
-        self.authority.port_u16().unwrap_or(if self.is_tls { 443 } else { 80 })
+        self.authority
+            .port_u16()
+            .unwrap_or(if self.is_tls { 443 } else { 80 })
     }
 
     /// Returns host and port as in requests.
@@ -51,10 +56,19 @@ impl ServerUrl {
     /// Returns the URL of a path and query on this server.
     pub(crate) fn resolve(&self, uri: &Uri) -> Uri {
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let scheme = if self.is_tls { Scheme::HTTPS } else { Scheme::HTTP };
-        let whole = Uri::builder().scheme(scheme).authority(self.authority.clone());
+        let scheme = if self.is_tls {
+            Scheme::HTTPS
+        } else {
+            Scheme::HTTP
+        };
+        let whole = Uri::builder()
+            .scheme(scheme)
+            .authority(self.authority.clone());
         // Both parts were parsed before. A server rejects a path that is too long.
-        whole.path_and_query(self.path(path)).build().unwrap_or_default()
+        whole
+            .path_and_query(self.path(path))
+            .build()
+            .unwrap_or_default()
     }
 }
 
@@ -71,22 +85,33 @@ impl FromStr for ServerUrl {
     fn from_str(text: &str) -> Result<Self, ServerUrlError> {
         // The text may contain a password.
         let shown = text.rsplit_once('@').map_or(text, |(_secret, rest)| rest);
-        let invalid = |problem| ServerUrlError { text: shown.chars().take(256).collect(), problem };
+        let invalid = |problem| ServerUrlError {
+            text: shown.chars().take(256).collect(),
+            problem,
+        };
         let uri: Uri = text.trim().parse().map_err(|_| invalid("is malformed"))?;
         let is_tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
             _ => return Err(invalid("starts with neither http:// nor https://")),
         };
-        let authority = uri.authority().filter(|authority| !authority.host().is_empty());
+        let authority = uri
+            .authority()
+            .filter(|authority| !authority.host().is_empty());
         let authority = authority.ok_or_else(|| invalid("has no host"))?.clone();
         if authority.as_str().contains('@') {
-            return Err(invalid("contains a user name or a password: use the key instead"));
+            return Err(invalid(
+                "contains a user name or a password: use the key instead",
+            ));
         }
         if uri.query().is_some() {
             return Err(invalid("has a query"));
         }
-        Ok(Self { is_tls, authority, prefix: uri.path().trim_end_matches('/').to_owned() })
+        Ok(Self {
+            is_tls,
+            authority,
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+        })
     }
 }
 
@@ -97,25 +122,65 @@ mod tests {
     #[test]
     fn url_is_parsed_into_host_port_and_prefix() {
         for (text, host, port, is_tls, resolved) in [
-            ("http://10.0.0.7:8000", "10.0.0.7", 8000, false, "http://10.0.0.7:8000/v1/info?a=b"),
-            ("https://box.example/", "box.example", 443, true, "https://box.example/v1/info?a=b"),
-            ("https://box.example/a/b/", "box.example", 443, true, "https://box.example/a/b/v1/info?a=b"),
-            ("http://[::1]:7", "::1", 7, false, "http://[::1]:7/v1/info?a=b"),
+            (
+                "http://10.0.0.7:8000",
+                "10.0.0.7",
+                8000,
+                false,
+                "http://10.0.0.7:8000/v1/info?a=b",
+            ),
+            (
+                "https://box.example/",
+                "box.example",
+                443,
+                true,
+                "https://box.example/v1/info?a=b",
+            ),
+            (
+                "https://box.example/a/b/",
+                "box.example",
+                443,
+                true,
+                "https://box.example/a/b/v1/info?a=b",
+            ),
+            (
+                "http://[::1]:7",
+                "::1",
+                7,
+                false,
+                "http://[::1]:7/v1/info?a=b",
+            ),
         ] {
             let url: ServerUrl = text.parse().unwrap();
-            assert_eq!((url.host(), url.port(), url.is_tls()), (host, port, is_tls), "{text}");
-            assert_eq!(url.resolve(&"http://sandbox/v1/info?a=b".parse().unwrap()), resolved);
+            assert_eq!(
+                (url.host(), url.port(), url.is_tls()),
+                (host, port, is_tls),
+                "{text}"
+            );
+            assert_eq!(
+                url.resolve(&"http://sandbox/v1/info?a=b".parse().unwrap()),
+                resolved
+            );
             assert_eq!(url.to_string(), text.trim_end_matches('/'));
         }
     }
 
     #[test]
     fn invalid_url_is_rejected_without_printing_a_password() {
-        for text in
-            ["", "box.example", "ftp://box", "https://", "http://a?b=c", "unix:///run/x", "http://u:secret@h"]
-        {
+        for text in [
+            "",
+            "box.example",
+            "ftp://box",
+            "https://",
+            "http://a?b=c",
+            "unix:///run/x",
+            "http://u:secret@h",
+        ] {
             let error = text.parse::<ServerUrl>().unwrap_err().to_string();
-            assert!(error.contains("https://HOST") && !error.contains("secret"), "{error}");
+            assert!(
+                error.contains("https://HOST") && !error.contains("secret"),
+                "{error}"
+            );
         }
     }
 }

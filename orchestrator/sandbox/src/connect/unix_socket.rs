@@ -1,7 +1,8 @@
 //! The unix socket of a server, in a folder that the sandbox can write to.
 //!
-//! A process in the sandbox may replace the path with a link to another socket of the host. Therefore the path is opened
-//! without following links, and the connection uses the opened file. The caller must check which process listens.
+//! A process in the sandbox may replace the path with a link to another socket of the host.
+//! Therefore the path is opened without following links, and the connection uses the opened file.
+//! The caller must check which process listens.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -34,18 +35,27 @@ impl UnixSocket {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 Err(ConnectError::Gone(format!("there is no socket {path}")))
             }
-            Err(source) => {
-                Err(ConnectError::Failed { operation: "connect to", subject: path.to_string(), source })
-            }
+            Err(source) => Err(ConnectError::Failed {
+                operation: "connect to",
+                subject: path.to_string(),
+                source,
+            }),
         }
     }
 }
 
 async fn connect(path: &std::path::Path) -> io::Result<UnixStream> {
-    let socket = rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let socket = rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     let found = FileType::from_raw_mode(rustix::fs::fstat(&socket)?.st_mode);
     if found != FileType::Socket {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a socket but {found:?}")));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("not a socket but {found:?}"),
+        ));
     }
     UnixStream::connect(format!("/proc/self/fd/{}", socket.as_raw_fd())).await
 }
@@ -69,7 +79,10 @@ mod tests {
         assert!(UnixSocket::new(real).connect().await.is_ok());
         let error = UnixSocket::new(link.clone()).connect().await.err().unwrap();
         assert!(matches!(error, ConnectError::Failed { .. }), "{error}");
-        assert!(error.to_string().contains("not a socket but Symlink"), "{error}");
+        assert!(
+            error.to_string().contains("not a socket but Symlink"),
+            "{error}"
+        );
     }
 
     #[tokio::test]
@@ -77,6 +90,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         drop(UnixListener::bind(&path).unwrap());
-        assert!(matches!(UnixSocket::new(path).connect().await, Err(ConnectError::Gone(_))));
+        assert!(matches!(
+            UnixSocket::new(path).connect().await,
+            Err(ConnectError::Gone(_))
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! Tar archives for the engine's upload route, which unpacks them as root before the container starts.
+//! Tar archives for the engine's upload route, which unpacks them as root before the container
+//! starts.
 
 use std::io;
 
@@ -8,7 +9,13 @@ use tar::{Builder, EntryType, Header};
 pub(super) fn with_program(folder: &str, name: &str, bytes: &[u8]) -> io::Result<Vec<u8>> {
     let mut archive = Builder::new(Vec::with_capacity(bytes.len() + 4096));
     append(&mut archive, EntryType::Directory, folder, 0o755, &[])?;
-    append(&mut archive, EntryType::Regular, &format!("{folder}/{name}"), 0o755, bytes)?;
+    append(
+        &mut archive,
+        EntryType::Regular,
+        &format!("{folder}/{name}"),
+        0o755,
+        bytes,
+    )?;
     archive.into_inner()
 }
 
@@ -58,7 +65,10 @@ mod tests {
             .collect();
         assert_eq!(
             entries,
-            [(".glovebox".to_owned(), 0o755, 0), (".glovebox/action-server".to_owned(), 0o755, 1000)]
+            [
+                (".glovebox".to_owned(), 0o755, 0),
+                (".glovebox/action-server".to_owned(), 0o755, 1000)
+            ]
         );
     }
 }

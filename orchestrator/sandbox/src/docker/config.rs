@@ -11,12 +11,13 @@ pub const DEFAULT_IMAGE: &str = "debian:bookworm-slim";
 /// Settings of the Docker backend.
 #[derive(Debug)]
 pub struct DockerConfig {
-    /// `unix://PATH` or `tcp://HOST:PORT` (without TLS), as in `DOCKER_HOST`. `None` for the first socket that responds of
-    /// the default ones of Docker, rootless Docker and Podman.
+    /// `unix://PATH` or `tcp://HOST:PORT` (without TLS), as in `DOCKER_HOST`. `None` for the first
+    /// socket that responds of the default ones of Docker, rootless Docker and Podman.
     pub host: Option<String>,
     /// Value of `XDG_RUNTIME_DIR`. `None` to skip the sockets of rootless engines.
     pub runtime_dir: Option<PathBuf>,
-    /// Docker's `config.json`, which holds the credentials of `docker login`. `None` to pull without credentials.
+    /// Docker's `config.json`, which holds the credentials of `docker login`. `None` to pull
+    /// without credentials.
     pub client_config: Option<PathBuf>,
     /// The action server's binary.
     pub server: ServerBinary,
@@ -24,8 +25,8 @@ pub struct DockerConfig {
     pub secret: HostSecret,
     /// Label value of this installation's containers. A sweep removes no others.
     pub owner: String,
-    /// Identifies this process among those of the same owner. Part of the names of pool entries. Letters, digits, `.`,
-    /// `_` and `-`, at most [`MAX_HOLDER_LENGTH`] of them.
+    /// Identifies this process among those of the same owner. Part of the names of pool entries.
+    /// Letters, digits, `.`, `_` and `-`, at most [`MAX_HOLDER_LENGTH`] of them.
     pub holder: String,
     /// Image of specs without one, usually [`DEFAULT_IMAGE`].
     pub default_image: String,
@@ -57,8 +58,8 @@ pub enum Gpus {
     Ids(Vec<String>),
 }
 
-/// Settings of the warm pool. Its sandboxes fit specs that request only an image: no workspace, no volumes, default
-/// resources, and the lifetime of a conversation.
+/// Settings of the warm pool. Its sandboxes fit specs that request only an image: no workspace, no
+/// volumes, default resources, and the lifetime of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
     /// Number of sandboxes kept ready, at most [`Pool::MAX_SIZE`].
@@ -73,7 +74,8 @@ impl Pool {
 }
 
 impl DockerConfig {
-    /// Uses the default engine and image, no network, no pool, and timeouts of 60 s for a start and 30 minutes for a pull.
+    /// Uses the default engine and image, no network, no pool, and timeouts of 60 s for a start and
+    /// 30 minutes for a pull.
     pub fn new(server: ServerBinary, secret: HostSecret, owner: impl Into<String>) -> Self {
         Self {
             host: None,

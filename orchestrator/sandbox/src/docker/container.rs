@@ -19,8 +19,9 @@ pub(super) const SERVER_FOLDER: &str = "/.glovebox";
 pub(super) const SERVER: &str = "/.glovebox/action-server";
 /// The server's socket, on a tmpfs, so that the image needs no writable folder.
 pub(super) const SOCKET: &str = "/.glovebox/run/socket";
-/// The server is PID 1 of the container, which no process inside can kill or replace. `dial` verifies that this process
-/// owns the socket, since the agent's processes can replace the socket file.
+/// The server is PID 1 of the container, which no process inside can kill or replace. `dial`
+/// verifies that this process owns the socket, since the agent's processes can replace the socket
+/// file.
 pub(super) const SERVER_PID: &str = "1";
 /// Working directory of the agent.
 pub(super) const WORKSPACE: &str = "/workspace";
@@ -32,13 +33,21 @@ const FALLBACK_HOME: &str = "/.glovebox/home";
 /// The folders of the server that are tmpfs.
 pub(super) const MEMORY_FOLDERS: [&str; 2] = [RUN_FOLDER, FALLBACK_HOME];
 
-/// Capabilities that package managers and test suites need as root: access to all files of the container (dpkg, tar, npm),
-/// switching users (apt's `_apt`, database servers under test) and signals to their processes. Raw sockets, devices,
-/// tracing and mounts are excluded.
-const CAPABILITIES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "SETGID", "SETUID", "KILL"];
+/// Capabilities that package managers and test suites need as root: access to all files of the
+/// container (dpkg, tar, npm), switching users (apt's `_apt`, database servers under test) and
+/// signals to their processes. Raw sockets, devices, tracing and mounts are excluded.
+const CAPABILITIES: &[&str] = &[
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "SETGID",
+    "SETUID",
+    "KILL",
+];
 
-/// The scheduler's period in microseconds. A CPU quota is used because engines refuse `NanoCpus` above the number of the
-/// host's processors.
+/// The scheduler's period in microseconds. A CPU quota is used because engines refuse `NanoCpus`
+/// above the number of the host's processors.
 pub(super) const CPU_PERIOD: i64 = 100_000;
 
 /// Parameters of a container.
@@ -58,7 +67,14 @@ pub(super) struct ContainerPlan<'a> {
 impl ContainerPlan<'_> {
     /// Builds the request body.
     pub(super) fn body(&self) -> ContainerCreateBody {
-        let serve = ["serve", "--socket", SOCKET, "--working-dir", WORKSPACE, "--key-stdin"];
+        let serve = [
+            "serve",
+            "--socket",
+            SOCKET,
+            "--working-dir",
+            WORKSPACE,
+            "--key-stdin",
+        ];
         let home = ["--fallback-home", FALLBACK_HOME];
         ContainerCreateBody {
             image: Some(self.image.name.clone()),
@@ -83,7 +99,12 @@ impl ContainerPlan<'_> {
     }
 
     fn host_config(&self) -> HostConfig {
-        let ResourceLimits { memory_bytes, cpus, pids, disk_bytes } = self.spec.resources;
+        let ResourceLimits {
+            memory_bytes,
+            cpus,
+            pids,
+            disk_bytes,
+        } = self.spec.resources;
         let memory = i64::try_from(memory_bytes).unwrap_or(i64::MAX);
         let disk = i64::try_from(disk_bytes).unwrap_or(i64::MAX);
         let disk_option = || HashMap::from([("size".to_owned(), disk_bytes.to_string())]);
@@ -99,7 +120,11 @@ impl ContainerPlan<'_> {
                 soft: Some(disk),
                 hard: Some(disk),
             }]),
-            device_requests: self.config.gpus.as_ref().map(|gpus| vec![device_request(gpus)]),
+            device_requests: self
+                .config
+                .gpus
+                .as_ref()
+                .map(|gpus| vec![device_request(gpus)]),
             memory: Some(memory),
             memory_swap: Some(memory), // together: no swap on top
             cpu_period: Some(CPU_PERIOD),
@@ -110,7 +135,8 @@ impl ContainerPlan<'_> {
             security_opt: Some(vec!["no-new-privileges".into()]),
             mounts: Some(mounts::for_container(self.server, self.spec)),
             tmpfs: Some(self.memory_folders()),
-            // Processes inside can write to the server's stderr, so that the log on the host's disk must be bounded.
+            // Processes inside can write to the server's stderr, so that the log on the host's disk
+            // must be bounded.
             log_config: Some(HostConfigLogConfig {
                 typ: Some("json-file".into()),
                 config: Some(HashMap::from([
@@ -125,8 +151,14 @@ impl ContainerPlan<'_> {
     fn memory_folders(&self) -> HashMap<String, String> {
         // Writable by every user: only the engine can resolve the image's user name to an id.
         HashMap::from([
-            (RUN_FOLDER.into(), "rw,nosuid,nodev,noexec,size=64k,mode=1777".into()),
-            (FALLBACK_HOME.into(), "rw,nosuid,nodev,exec,size=512m,mode=1777".into()),
+            (
+                RUN_FOLDER.into(),
+                "rw,nosuid,nodev,noexec,size=64k,mode=1777".into(),
+            ),
+            (
+                FALLBACK_HOME.into(),
+                "rw,nosuid,nodev,exec,size=512m,mode=1777".into(),
+            ),
         ])
     }
 }
@@ -158,18 +190,34 @@ mod tests {
     fn container_is_isolated_and_bounded_and_has_no_key() {
         let config = DockerConfig {
             gpus: Some(Gpus::Ids(vec!["3".into()])),
-            ..DockerConfig::new(ServerBinary::from_file("/s"), HostSecret::new([7; 32]), "me")
+            ..DockerConfig::new(
+                ServerBinary::from_file("/s"),
+                HostSecret::new([7; 32]),
+                "me",
+            )
         };
         let spec = SandboxSpec {
             workspace: Some("/home/me/work".into()),
-            resources: ResourceLimits { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 2 << 30 },
+            resources: ResourceLimits {
+                memory_bytes: 1 << 30,
+                cpus: 1.5,
+                pids: 100,
+                disk_bytes: 2 << 30,
+            },
             ..SandboxSpec::new("c".parse().unwrap())
         };
         let sandbox = "glovebox-c".parse().unwrap();
-        let image =
-            Image { name: "i".into(), id: "sha256:1".into(), user: String::new(), is_snapshot: false };
+        let image = Image {
+            name: "i".into(),
+            id: "sha256:1".into(),
+            user: String::new(),
+            is_snapshot: false,
+        };
         let server = ServerSource::Mounted("/s".into());
-        let user = Some(super::User { uid: 1000, gid: 100 });
+        let user = Some(super::User {
+            uid: 1000,
+            gid: 100,
+        });
         let plan = ContainerPlan {
             config: &config,
             name: &sandbox,
@@ -183,25 +231,41 @@ mod tests {
         let body = plan.body();
         let host = body.host_config.clone().unwrap();
         assert_eq!(host.network_mode.as_deref(), Some("none"));
-        assert_eq!((host.memory, host.memory_swap), (Some(1 << 30), Some(1 << 30)));
-        assert_eq!((host.cpu_quota, host.pids_limit), (Some(150_000), Some(100)));
+        assert_eq!(
+            (host.memory, host.memory_swap),
+            (Some(1 << 30), Some(1 << 30))
+        );
+        assert_eq!(
+            (host.cpu_quota, host.pids_limit),
+            (Some(150_000), Some(100))
+        );
         assert_eq!(host.cap_drop.as_deref(), Some(&["ALL".to_owned()][..]));
         assert_eq!((host.privileged, host.init), (None, Some(false)));
         assert_eq!(host.port_bindings, None);
         assert_eq!(host.storage_opt.unwrap()["size"], "2147483648");
         assert_eq!(host.ulimits.unwrap()[0].hard, Some(2 << 30));
-        assert_eq!(host.device_requests.unwrap()[0].device_ids, Some(vec!["3".to_owned()]));
+        assert_eq!(
+            host.device_requests.unwrap()[0].device_ids,
+            Some(vec!["3".to_owned()])
+        );
         let mounts: Vec<_> = host
             .mounts
             .iter()
             .flatten()
             .map(|mount| (mount.target.as_deref().unwrap(), mount.read_only))
             .collect();
-        assert_eq!(mounts, [("/.glovebox/action-server", Some(true)), ("/workspace", Some(false))]);
+        assert_eq!(
+            mounts,
+            [
+                ("/.glovebox/action-server", Some(true)),
+                ("/workspace", Some(false))
+            ]
+        );
         assert_eq!(body.user.as_deref(), Some("1000:100"));
         assert_eq!(body.env, None, "the home is the one of the image's user");
 
-        let key = secrecy::ExposeSecret::expose_secret(&config.secret.derive_key(&sandbox)).to_owned();
+        let key =
+            secrecy::ExposeSecret::expose_secret(&config.secret.derive_key(&sandbox)).to_owned();
         assert!(!serde_json::to_string(&body).unwrap().contains(&key));
     }
 }

@@ -11,7 +11,9 @@ impl Engine {
     /// Returns the settings of a container. [`SandboxError::Lost`] if it does not exist.
     pub(super) async fn details(&self, container: &str) -> Result<SandboxDetails, SandboxError> {
         let found = self.docker.inspect_container(container, None).await;
-        found.map(to_details).map_err(|error| refused("inspect", container, &error))
+        found
+            .map(to_details)
+            .map_err(|error| refused("inspect", container, &error))
     }
 }
 
@@ -19,15 +21,23 @@ fn to_details(found: ContainerInspectResponse) -> SandboxDetails {
     let host = found.host_config.unwrap_or_default();
     let workspace = found.mounts.into_iter().flatten();
     let workspace = workspace.filter(|mount| mount.destination.as_deref() == Some(WORKSPACE));
-    let networks = found.network_settings.and_then(|settings| settings.networks).unwrap_or_default();
+    let networks = found
+        .network_settings
+        .and_then(|settings| settings.networks)
+        .unwrap_or_default();
     let mut networks: Vec<_> = networks.into_keys().collect();
     networks.sort_unstable();
     SandboxDetails {
-        workspace: workspace.filter_map(|mount| mount.name.or(mount.source)).next(),
+        workspace: workspace
+            .filter_map(|mount| mount.name.or(mount.source))
+            .next(),
         networks,
         memory_bytes: host.memory.and_then(positive),
         #[expect(clippy::cast_precision_loss, reason = "a number of CPUs is small")]
-        cpus: host.cpu_quota.and_then(positive).map(|quota| quota as f64 / CPU_PERIOD as f64),
+        cpus: host
+            .cpu_quota
+            .and_then(positive)
+            .map(|quota| quota as f64 / CPU_PERIOD as f64),
         pids: host.pids_limit.and_then(positive),
     }
 }

@@ -38,7 +38,10 @@ pub(super) async fn first_responding(sockets: &[PathBuf]) -> Result<Engine, Sand
         match timeout(RESPONSE_TIMEOUT, Engine::connect(&host)).await {
             Ok(Ok(engine)) => return Ok(engine),
             Ok(Err(error)) => tried.push(error.to_string()),
-            Err(_) => tried.push(format!("{host} does not answer within {} s", RESPONSE_TIMEOUT.as_secs())),
+            Err(_) => tried.push(format!(
+                "{host} does not answer within {} s",
+                RESPONSE_TIMEOUT.as_secs()
+            )),
         }
     }
     Err(SandboxError::RuntimeUnavailable {
@@ -78,7 +81,10 @@ mod tests {
         let [missing, deaf, answering] =
             ["missing", "deaf", "answering"].map(|name| folder.path().join(name));
         drop(UnixListener::bind(&deaf).unwrap());
-        let error = first_responding(&[missing.clone(), deaf.clone()]).await.unwrap_err().to_string();
+        let error = first_responding(&[missing.clone(), deaf.clone()])
+            .await
+            .unwrap_err()
+            .to_string();
         for socket in [&missing, &deaf] {
             assert!(error.contains(socket.to_str().unwrap()), "{error}");
         }

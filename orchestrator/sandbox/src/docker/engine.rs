@@ -26,7 +26,8 @@ use super::{RUNTIME, discovery};
 use crate::provisioning::{MAX_LOG_BYTES, conversation_of, start_error};
 
 /// Advice in the errors if no engine responds.
-pub(super) const USE_LOCAL: &str = "add `--runtime local` (for always: `runtime = \"local\"` in `[core]`)";
+pub(super) const USE_LOCAL: &str =
+    "add `--runtime local` (for always: `runtime = \"local\"` in `[core]`)";
 
 /// Timeout of one request. A pull is a stream with its own timeout.
 const REQUEST_TIMEOUT_SECS: u64 = 60;
@@ -34,14 +35,16 @@ const REQUEST_TIMEOUT_SECS: u64 = 60;
 /// Time to negotiate the API version, which needs nothing of the engine but that it responds.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Time to read the logs of a failed container. The error is due within a second after the start timeout.
+/// Time to read the logs of a failed container. The error is due within a second after the start
+/// timeout.
 const LOGS_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connected engine.
 #[derive(Debug, Clone)]
 pub(super) struct Engine {
     pub(super) docker: Docker,
-    /// Whether it listens on a unix socket. It then probably sees this host's files, unless it runs in a desktop VM.
+    /// Whether it listens on a unix socket. It then probably sees this host's files, unless it runs
+    /// in a desktop VM.
     pub(super) is_local: bool,
     known: Arc<EngineInfo>,
 }
@@ -55,7 +58,10 @@ struct EngineInfo {
 
 impl Engine {
     /// Connects to the engine at `host`, or to the first default socket that responds.
-    pub(super) async fn find(host: Option<&str>, runtime_dir: Option<&Path>) -> Result<Self, SandboxError> {
+    pub(super) async fn find(
+        host: Option<&str>,
+        runtime_dir: Option<&Path>,
+    ) -> Result<Self, SandboxError> {
         match host {
             Some(host) => Self::connect(host).await,
             None => discovery::first_responding(&discovery::usual_sockets(runtime_dir)).await,
@@ -82,21 +88,34 @@ impl Engine {
             .await
             .map_err(|_| {
                 let limit = VERSION_TIMEOUT.as_secs();
-                unavailable(format!("the engine at {host} does not answer within {limit} s"))
+                unavailable(format!(
+                    "the engine at {host} does not answer within {limit} s"
+                ))
             })?
             .map_err(|error| {
                 let cause = format_chain(&error);
-                unavailable(format!("cannot query the version of the engine at {host}: {cause}"))
+                unavailable(format!(
+                    "cannot query the version of the engine at {host}: {cause}"
+                ))
             })?;
-        Ok(Self { docker, is_local: host.starts_with("unix://"), known: Arc::default() })
+        Ok(Self {
+            docker,
+            is_local: host.starts_with("unix://"),
+            known: Arc::default(),
+        })
     }
 
     /// Whether root in a container is the unprivileged user who runs the engine.
     pub(super) async fn is_rootless(&self) -> Result<bool, SandboxError> {
         let asked = self.known.is_rootless.get_or_try_init(async || {
             let info = self.docker.info().await;
-            let info = info.map_err(|error| start_failed("query the settings of the engine", &error))?;
-            Ok(info.security_options.iter().flatten().any(|option| option == "name=rootless"))
+            let info =
+                info.map_err(|error| start_failed("query the settings of the engine", &error))?;
+            Ok(info
+                .security_options
+                .iter()
+                .flatten()
+                .any(|option| option == "name=rootless"))
         });
         asked.await.copied()
     }
@@ -111,9 +130,13 @@ impl Engine {
         let _ = self.known.supports_disk_quota.set(answer);
     }
 
-    /// Removes a container and its volumes, even if it runs. Succeeds if the container does not exist.
+    /// Removes a container and its volumes, even if it runs. Succeeds if the container does not
+    /// exist.
     pub(super) async fn remove(&self, container: &str) -> Result<(), SandboxError> {
-        let options = RemoveContainerOptionsBuilder::default().force(true).v(true).build();
+        let options = RemoveContainerOptionsBuilder::default()
+            .force(true)
+            .v(true)
+            .build();
         match self.docker.remove_container(container, Some(options)).await {
             Ok(()) => Ok(()),
             // It does not exist, or another client is removing it.
@@ -129,10 +152,18 @@ impl Engine {
     /// Removes the container that was created under this name, even if it was renamed.
     pub(super) async fn remove_created_as(&self, name: &SandboxId) -> Result<(), SandboxError> {
         let filters = HashMap::from([("label", vec![format!("{KEY_LABEL}={name}")])]);
-        let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filters)
+            .build();
         let containers = self.docker.list_containers(Some(options)).await;
-        let containers = containers
-            .map_err(|error| failed("find", format_args!("the container created as {name}"), &error))?;
+        let containers = containers.map_err(|error| {
+            failed(
+                "find",
+                format_args!("the container created as {name}"),
+                &error,
+            )
+        })?;
         for id in containers.into_iter().filter_map(|container| container.id) {
             self.remove(&id).await?;
         }
@@ -140,19 +171,32 @@ impl Engine {
     }
 
     /// Lists the containers with this owner's label.
-    pub(super) async fn containers_of(&self, owner: &str) -> Result<Vec<SandboxSummary>, SandboxError> {
+    pub(super) async fn containers_of(
+        &self,
+        owner: &str,
+    ) -> Result<Vec<SandboxSummary>, SandboxError> {
         let filters = HashMap::from([("label", vec![format!("{OWNER_LABEL}={owner}")])]);
-        let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filters)
+            .build();
         let containers = self.docker.list_containers(Some(options)).await;
-        let containers =
-            containers.map_err(|error| failed("list", format_args!("the containers of {owner}"), &error))?;
+        let containers = containers
+            .map_err(|error| failed("list", format_args!("the containers of {owner}"), &error))?;
         Ok(containers.into_iter().filter_map(parse_summary).collect())
     }
 
     /// Returns the end of a container's log for an error message. Best effort, empty on failure.
     pub(super) async fn log_tail(&self, container: &str) -> String {
-        let options = LogsOptionsBuilder::default().stdout(true).stderr(true).tail("all").build();
-        let mut logs = self.docker.logs(container, Some(options)).map_ok(LogOutput::into_bytes);
+        let options = LogsOptionsBuilder::default()
+            .stdout(true)
+            .stderr(true)
+            .tail("all")
+            .build();
+        let mut logs = self
+            .docker
+            .logs(container, Some(options))
+            .map_ok(LogOutput::into_bytes);
         let mut tail: Vec<u8> = Vec::new();
         let read = async {
             while let Some(Ok(piece)) = logs.next().await {
@@ -166,7 +210,8 @@ impl Engine {
         String::from_utf8_lossy(&tail).into_owned()
     }
 
-    /// Returns the end of a container's log. [`SandboxError::Lost`] if the container does not exist.
+    /// Returns the end of a container's log. [`SandboxError::Lost`] if the container does not
+    /// exist.
     pub(super) async fn logs(&self, container: &str) -> Result<String, SandboxError> {
         self.inspect_container(container).await?;
         Ok(self.log_tail(container).await)
@@ -185,29 +230,45 @@ impl Engine {
         if found.running == Some(true) || found.paused == Some(true) {
             return None;
         }
-        let memory = if found.oom_killed == Some(true) { ", out of memory" } else { "" };
+        let memory = if found.oom_killed == Some(true) {
+            ", out of memory"
+        } else {
+            ""
+        };
         let code = found.exit_code.unwrap_or_default();
-        Some(format!("the container {container} has ended with code {code}{memory}"))
+        Some(format!(
+            "the container {container} has ended with code {code}{memory}"
+        ))
     }
 }
 
 fn parse_summary(container: ContainerSummary) -> Option<SandboxSummary> {
     let labels = container.labels?;
-    let sandbox: SandboxId = container.names?.into_iter().next()?.trim_start_matches('/').parse().ok()?;
+    let sandbox: SandboxId = container
+        .names?
+        .into_iter()
+        .next()?
+        .trim_start_matches('/')
+        .parse()
+        .ok()?;
     Some(SandboxSummary {
         conversation: conversation_of(sandbox.as_str()),
         sandbox,
-        lifetime: labels.get(LIFETIME_LABEL).map_or(Lifetime::Conversation, |text| {
-            // A later version may know more of them. Sweeps keep what they do not understand.
-            text.parse().unwrap_or(Lifetime::UntilRemoved)
-        }),
+        lifetime: labels
+            .get(LIFETIME_LABEL)
+            .map_or(Lifetime::Conversation, |text| {
+                // A later version may know more of them. Sweeps keep what they do not understand.
+                text.parse().unwrap_or(Lifetime::UntilRemoved)
+            }),
         image: container.image,
         condition: match container.state {
             Some(ContainerSummaryStateEnum::PAUSED) => SandboxState::Paused,
             Some(ContainerSummaryStateEnum::RUNNING) => SandboxState::Running,
             _ => SandboxState::Ended,
         },
-        created_at: container.created.and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        created_at: container
+            .created
+            .and_then(|seconds| Timestamp::from_second(seconds).ok()),
     })
 }
 
@@ -229,7 +290,11 @@ pub(super) fn error_message(error: &Error) -> String {
 }
 
 /// Maps the error of a request: refused by the engine, or engine unavailable.
-pub(super) fn failed(operation: &'static str, subject: impl fmt::Display, error: &Error) -> SandboxError {
+pub(super) fn failed(
+    operation: &'static str,
+    subject: impl fmt::Display,
+    error: &Error,
+) -> SandboxError {
     match status(error) {
         Some(_) => SandboxError::host(operation, subject, io::Error::other(error_message(error))),
         None => unavailable(format_args!("{operation} {subject}"), error),

@@ -33,7 +33,10 @@ pub(super) struct ExecStream {
 
 impl ExecStream {
     pub(super) fn new(engine: Engine, container: impl Into<String>) -> Self {
-        Self { engine, container: container.into() }
+        Self {
+            engine,
+            container: container.into(),
+        }
     }
 
     async fn refused(&self, operation: &'static str, error: &Error) -> ConnectError {
@@ -47,16 +50,24 @@ impl ExecStream {
                 None => self.failed(operation, error_message(error)),
             },
             Some(_) => self.failed(operation, error_message(error)),
-            None => ConnectError::Unknown(format!("the engine does not answer: {}", error_message(error))),
+            None => ConnectError::Unknown(format!(
+                "the engine does not answer: {}",
+                error_message(error)
+            )),
         }
     }
 
     fn failed(&self, operation: &'static str, reason: String) -> ConnectError {
         let subject = format!("`action-server dial` in the container {}", self.container);
-        ConnectError::Failed { operation, subject, source: io::Error::other(reason) }
+        ConnectError::Failed {
+            operation,
+            subject,
+            source: io::Error::other(reason),
+        }
     }
 
-    /// Returns why no greeting arrived: the container has stopped, or the dial failed with a message and an exit code.
+    /// Returns why no greeting arrived: the container has stopped, or the dial failed with a
+    /// message and an exit code.
     async fn greeting_error(
         &self,
         exec: &str,
@@ -66,8 +77,16 @@ impl ExecStream {
         if let Some(ended) = self.engine.termination_reason(&self.container).await {
             return ConnectError::Gone(ended);
         }
-        let code = self.engine.docker.inspect_exec(exec).await.ok().and_then(|exec| exec.exit_code);
-        let code = code.map(|code| format!(", exit code {code}")).unwrap_or_default();
+        let code = self
+            .engine
+            .docker
+            .inspect_exec(exec)
+            .await
+            .ok()
+            .and_then(|exec| exec.exit_code);
+        let code = code
+            .map(|code| format!(", exit code {code}"))
+            .unwrap_or_default();
         self.failed("run", format!("{error}{code}{}", complaint.text()))
     }
 }
@@ -79,7 +98,14 @@ impl Connector for ExecStream {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
             attach_stderr: Some(true),
-            cmd: Some(vec![SERVER, "dial", "--socket", SOCKET, "--server-pid", SERVER_PID]),
+            cmd: Some(vec![
+                SERVER,
+                "dial",
+                "--socket",
+                SOCKET,
+                "--server-pid",
+                SERVER_PID,
+            ]),
             ..CreateExecOptions::default()
         };
         let docker = &self.engine.docker;
@@ -87,8 +113,10 @@ impl Connector for ExecStream {
             Ok(exec) => exec.id,
             Err(error) => return Err(self.refused("create", &error).await),
         };
-        let start =
-            StartExecOptions { output_capacity: Some(OUTPUT_CAPACITY), ..StartExecOptions::default() };
+        let start = StartExecOptions {
+            output_capacity: Some(OUTPUT_CAPACITY),
+            ..StartExecOptions::default()
+        };
         let (output, input) = match docker.start_exec(&exec, Some(start)).await {
             Ok(StartExecResults::Attached { output, input }) => (output, input),
             Ok(StartExecResults::Detached) => {
@@ -112,7 +140,8 @@ fn stdout(
 ) -> impl Stream<Item = io::Result<Bytes>> {
     output.filter_map(move |piece| {
         ready(match piece {
-            // Output without a frame header is an error message of the engine, which the greeting check quotes.
+            // Output without a frame header is an error message of the engine, which the greeting
+            // check quotes.
             Ok(LogOutput::StdOut { message } | LogOutput::Console { message }) => Some(Ok(message)),
             Ok(LogOutput::StdErr { message }) => {
                 complaint.add(&message);

@@ -30,7 +30,8 @@ pub(super) struct Image {
     pub(super) id: String,
     /// Default user of its containers. Root if the image sets none.
     pub(super) user: String,
-    /// Whether it was made from a container, and thus has the folders over which our tmpfs were mounted.
+    /// Whether it was made from a container, and thus has the folders over which our tmpfs were
+    /// mounted.
     pub(super) is_snapshot: bool,
 }
 
@@ -52,7 +53,9 @@ pub(super) async fn ensure(
             return Err(no_such_image(name, format!("not pulled within {limit} s")));
         }
     }
-    find(engine, name, platform).await?.ok_or_else(|| no_such_image(name, "pulled, and not there".into()))
+    find(engine, name, platform)
+        .await?
+        .ok_or_else(|| no_such_image(name, "pulled, and not there".into()))
 }
 
 /// Finds an image of the engine. `None` if there is none for the platform.
@@ -77,7 +80,9 @@ pub(super) async fn find(
         }
         Err(error) if status(&error) == Some(404) => Ok(None),
         // The name is invalid.
-        Err(error) if status(&error) == Some(400) => Err(no_such_image(name, error_message(&error))),
+        Err(error) if status(&error) == Some(400) => {
+            Err(no_such_image(name, error_message(&error)))
+        }
         Err(error) => Err(start_failed(format_args!("find the image {name}"), &error)),
     }
 }
@@ -90,17 +95,29 @@ async fn pull(
 ) -> Result<(), SandboxError> {
     let platform = config.platform.as_deref();
     let (repository, tag) = split_reference(name);
-    let options = CreateImageOptionsBuilder::default().from_image(repository).tag(tag);
-    let options = platform.into_iter().fold(options, CreateImageOptionsBuilder::platform);
-    let RegistryLogin { credentials, problem } =
-        RegistryLogin::find(config.client_config.as_deref(), repository).await;
-    let mut messages = engine.docker.create_image(Some(options.build()), None, credentials);
+    let options = CreateImageOptionsBuilder::default()
+        .from_image(repository)
+        .tag(tag);
+    let options = platform
+        .into_iter()
+        .fold(options, CreateImageOptionsBuilder::platform);
+    let RegistryLogin {
+        credentials,
+        problem,
+    } = RegistryLogin::find(config.client_config.as_deref(), repository).await;
+    let mut messages = engine
+        .docker
+        .create_image(Some(options.build()), None, credentials);
     let mut progress = PullProgress::default();
     let (mut last_message, mut last_report) = (Instant::now(), None);
     loop {
         if last_report.is_none_or(|at: Instant| at.elapsed() >= MIN_PROGRESS_INTERVAL) {
             let (received_bytes, total_bytes) = progress.bytes();
-            on_progress(StartProgress::Pulling { image: name.to_owned(), received_bytes, total_bytes });
+            on_progress(StartProgress::Pulling {
+                image: name.to_owned(),
+                received_bytes,
+                total_bytes,
+            });
             last_report = Some(Instant::now());
         }
         match timeout(HEARTBEAT_INTERVAL, messages.next()).await {
@@ -121,9 +138,17 @@ async fn pull(
     }
 }
 
-/// Builds the error of a failed pull. Registries also report "not found" for missing credentials, hence the advice.
-fn not_pulled(name: &str, platform: Option<&str>, problem: Option<String>, error: &Error) -> SandboxError {
-    let platform = platform.map(|platform| format!(" for {platform}")).unwrap_or_default();
+/// Builds the error of a failed pull. Registries also report "not found" for missing credentials,
+/// hence the advice.
+fn not_pulled(
+    name: &str,
+    platform: Option<&str>,
+    problem: Option<String>,
+    error: &Error,
+) -> SandboxError {
+    let platform = platform
+        .map(|platform| format!(" for {platform}"))
+        .unwrap_or_default();
     match (error, status(error)) {
         (Error::DockerStreamError { .. }, _) | (_, Some(_)) => no_such_image(
             name,
@@ -131,7 +156,9 @@ fn not_pulled(name: &str, platform: Option<&str>, problem: Option<String>, error
                 "pulling it{platform}: {}; check its name, that the engine reaches its registry, and whether that \
                  wants a `docker login`{}",
                 error_message(error),
-                problem.map(|problem| format!("; {problem}")).unwrap_or_default()
+                problem
+                    .map(|problem| format!("; {problem}"))
+                    .unwrap_or_default()
             ),
         ),
         (_, None) => start_failed(format_args!("pull the image {name}{platform}"), error),
@@ -139,17 +166,21 @@ fn not_pulled(name: &str, platform: Option<&str>, problem: Option<String>, error
 }
 
 fn no_such_image(image: &str, detail: String) -> SandboxError {
-    SandboxError::NoSuchImage { image: image.to_owned(), detail }
+    SandboxError::NoSuchImage {
+        image: image.to_owned(),
+        detail,
+    }
 }
 
 /// Whether `[system, architecture, variant]` matches the platform `system/architecture[/variant]`.
 fn is_platform(own: &[String; 3], wanted: &str) -> bool {
     let mut wanted = wanted.split('/');
-    own.iter().all(|own| wanted.next().is_none_or(|wanted| wanted == own))
+    own.iter()
+        .all(|own| wanted.next().is_none_or(|wanted| wanted == own))
 }
 
-/// Splits a reference into repository and tag. The tag defaults to `latest`, since an engine would pull all tags. A digest
-/// stays in the repository part.
+/// Splits a reference into repository and tag. The tag defaults to `latest`, since an engine would
+/// pull all tags. A digest stays in the repository part.
 pub(super) fn split_reference(name: &str) -> (&str, &str) {
     if name.contains('@') {
         return (name, "");
@@ -168,9 +199,12 @@ mod tests {
     #[test]
     fn platform_matches_when_the_named_parts_are_equal() {
         let own = ["linux", "arm64", "v8"].map(String::from);
-        for (wanted, expected) in
-            [("linux", true), ("linux/arm64", true), ("linux/arm64/v8", true), ("linux/amd64", false)]
-        {
+        for (wanted, expected) in [
+            ("linux", true),
+            ("linux/arm64", true),
+            ("linux/arm64/v8", true),
+            ("linux/amd64", false),
+        ] {
             assert_eq!(is_platform(&own, wanted), expected, "{wanted}");
         }
     }

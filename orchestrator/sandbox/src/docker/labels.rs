@@ -1,7 +1,7 @@
 //! Labels that identify containers and snapshots.
 //!
-//! A container inherits the labels of its image, and a snapshot is an image. So every container sets every label, and a
-//! snapshot names its owner in a label that no container sets.
+//! A container inherits the labels of its image, and a snapshot is an image. So every container
+//! sets every label, and a snapshot names its owner in a label that no container sets.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,8 @@ pub(super) const LIFETIME_LABEL: &str = "glovebox.lifetime";
 pub(super) const KEY_LABEL: &str = "glovebox.key";
 /// Owner of a snapshot.
 pub(super) const SNAPSHOT_LABEL: &str = "glovebox.snapshot";
-/// Conversation that a temporary snapshot was created for by a fork. Empty for a snapshot that is kept.
+/// Conversation that a temporary snapshot was created for by a fork. Empty for a snapshot that is
+/// kept.
 pub(super) const FORK_LABEL: &str = "glovebox.fork";
 
 /// Owner of a container.
@@ -52,7 +53,10 @@ pub(super) fn container_labels(
 }
 
 /// Returns all labels of a snapshot. Those inherited from its container are blanked.
-pub(super) fn snapshot_labels(owner: &str, purpose: SnapshotPurpose<'_>) -> HashMap<String, String> {
+pub(super) fn snapshot_labels(
+    owner: &str,
+    purpose: SnapshotPurpose<'_>,
+) -> HashMap<String, String> {
     let fork = match purpose {
         SnapshotPurpose::Keep(_) => "",
         SnapshotPurpose::Fork(conversation) => conversation.as_str(),
@@ -70,7 +74,9 @@ pub(super) fn snapshot_labels(owner: &str, purpose: SnapshotPurpose<'_>) -> Hash
 }
 
 fn labels<const N: usize>(pairs: [(&str, &str); N]) -> HashMap<String, String> {
-    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
 }
 
 #[cfg(test)]
@@ -82,7 +88,12 @@ mod tests {
     #[test]
     fn snapshot_blanks_every_label_that_marks_a_container() {
         let name = "glovebox-c".parse().unwrap();
-        let container = container_labels("me", &name, Ownership::PoolHolder("1"), Lifetime::Conversation);
+        let container = container_labels(
+            "me",
+            &name,
+            Ownership::PoolHolder("1"),
+            Lifetime::Conversation,
+        );
         let snapshot = snapshot_labels("me", SnapshotPurpose::Keep(None));
         for label in container.keys().filter(|label| *label != "glovebox") {
             assert_eq!(snapshot.get(label).map(String::as_str), Some(""), "{label}");

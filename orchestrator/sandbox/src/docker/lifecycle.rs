@@ -23,7 +23,10 @@ pub(super) struct ContainerInfo {
 
 impl Engine {
     /// Inspects a container. [`SandboxError::Lost`] if it does not exist.
-    pub(super) async fn inspect_container(&self, container: &str) -> Result<ContainerInfo, SandboxError> {
+    pub(super) async fn inspect_container(
+        &self,
+        container: &str,
+    ) -> Result<ContainerInfo, SandboxError> {
         let found = self.docker.inspect_container(container, None).await;
         let found = found.map_err(|error| refused("inspect", container, &error))?;
         let config = found.config.unwrap_or_default();
@@ -57,7 +60,8 @@ impl Engine {
         }
     }
 
-    /// Whether a container is paused. `None` if it does not exist, or if the engine does not respond.
+    /// Whether a container is paused. `None` if it does not exist, or if the engine does not
+    /// respond.
     pub(super) async fn is_paused(&self, container: &str) -> Option<bool> {
         let found = self.docker.inspect_container(container, None).await.ok()?;
         Some(found.state?.status == Some(ContainerStateStatusEnum::PAUSED))
@@ -70,11 +74,18 @@ impl Engine {
     }
 
     /// Renames a container. A container that already has the name is removed.
-    pub(super) async fn rename_replacing(&self, container: &str, name: &str) -> Result<(), SandboxError> {
+    pub(super) async fn rename_replacing(
+        &self,
+        container: &str,
+        name: &str,
+    ) -> Result<(), SandboxError> {
         let options = || RenameContainerOptionsBuilder::default().name(name).build();
         let renamed = match self.docker.rename_container(container, options()).await {
             Err(error) if status(&error) == Some(409) => {
-                tracing::info!(sandbox = name, "removing the container that is left from before");
+                tracing::info!(
+                    sandbox = name,
+                    "removing the container that is left from before"
+                );
                 // An error shows up again in the next request.
                 let _ = self.remove(name).await;
                 self.docker.rename_container(container, options()).await
@@ -88,7 +99,9 @@ impl Engine {
 /// Maps the error of a request for an existing container: lost, refused, or engine unavailable.
 pub(super) fn refused(operation: &'static str, container: &str, error: &Error) -> SandboxError {
     match status(error) {
-        Some(404 | 409) => SandboxError::Lost { detail: error_message(error) },
+        Some(404 | 409) => SandboxError::Lost {
+            detail: error_message(error),
+        },
         _ => failed(operation, format_args!("the container {container}"), error),
     }
 }

@@ -1,5 +1,5 @@
-//! Comparison of the architectures of server binary and engine. Used after a failed start, because engines report an
-//! unsupported binary in many ways, and in none that is typed.
+//! Comparison of the architectures of server binary and engine. Used after a failed start, because
+//! engines report an unsupported binary in many ways, and in none that is typed.
 
 use std::time::Duration;
 
@@ -14,10 +14,15 @@ const QUERY_TIMEOUT: Duration = Duration::from_millis(200);
 const MAGIC: &[u8] = b"\x7fELF\x02\x01"; // 64 bits, little endian
 const MACHINE_OFFSET: usize = 18;
 
-/// Describes the mismatch if the engine's host cannot run the binary. `None` if it can, or if this is unknown.
+/// Describes the mismatch if the engine's host cannot run the binary. `None` if it can, or if this
+/// is unknown.
 pub(super) async fn mismatch(engine: &Engine, server: &ServerBinary) -> Option<String> {
     let ours = machine_of(&server.bytes().await.ok()?)?;
-    let theirs = timeout(QUERY_TIMEOUT, engine.docker.version()).await.ok()?.ok()?.arch?;
+    let theirs = timeout(QUERY_TIMEOUT, engine.docker.version())
+        .await
+        .ok()?
+        .ok()?
+        .arch?;
     (theirs != ours).then(|| {
         format!(
             "the action server is built for {ours}, but the engine's machine is {theirs}: use a matching pair"

@@ -1,8 +1,8 @@
 //! Action servers in containers of an engine with Docker's API. Any image works unchanged.
 //!
-//! No image is built, no port published, and no network used unless one is configured. The connection is an exec of
-//! `action-server dial` in the container. A container outlives the host program, which re-attaches to it, or finds it by
-//! its labels and removes it.
+//! No image is built, no port published, and no network used unless one is configured. The
+//! connection is an exec of `action-server dial` in the container. A container outlives the host
+//! program, which re-attaches to it, or finds it by its labels and removes it.
 
 mod archive;
 mod config;
@@ -32,8 +32,9 @@ use std::time::Duration;
 
 use ::engine::errors::format_chain;
 use ::engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
-    SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, Snapshot, SnapshotPurpose, StartProgress,
+    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing,
+    SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, Snapshot,
+    SnapshotPurpose, StartProgress,
 };
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
@@ -75,22 +76,30 @@ struct Installation {
 impl Installation {
     /// Returns the engine. Connects again on each call until the first success.
     async fn engine(&self) -> Result<&Engine, SandboxError> {
-        let DockerConfig { host, runtime_dir, .. } = &self.config;
-        self.engine.get_or_try_init(|| Engine::find(host.as_deref(), runtime_dir.as_deref())).await
+        let DockerConfig {
+            host, runtime_dir, ..
+        } = &self.config;
+        self.engine
+            .get_or_try_init(|| Engine::find(host.as_deref(), runtime_dir.as_deref()))
+            .await
     }
 }
 
 impl DockerProvider {
-    /// Creates a provider. Connects to the engine on first use, or immediately in a background task if a warm pool is
-    /// configured. The task needs a tokio runtime.
+    /// Creates a provider. Connects to the engine on first use, or immediately in a background task
+    /// if a warm pool is configured. The task needs a tokio runtime.
     pub fn new(config: DockerConfig) -> Self {
-        let installation =
-            Arc::new(Installation { config, engine: OnceCell::new(), removals: TaskTracker::new() });
+        let installation = Arc::new(Installation {
+            config,
+            engine: OnceCell::new(),
+            removals: TaskTracker::new(),
+        });
         let pool = WarmPool::start(&installation);
         Self { installation, pool }
     }
 
-    /// Checks within 2 s that the engine responds, so that the caller can fall back to another runtime.
+    /// Checks within 2 s that the engine responds, so that the caller can fall back to another
+    /// runtime.
     ///
     /// # Errors
     /// [`SandboxError::RuntimeUnavailable`] if it does not respond.
@@ -100,19 +109,29 @@ impl DockerProvider {
             runtime: RUNTIME,
             detail: format!(
                 "the engine{} does not answer within {} ms; is Docker running?",
-                self.installation.config.host.as_ref().map(|host| format!(" at {host}")).unwrap_or_default(),
+                self.installation
+                    .config
+                    .host
+                    .as_ref()
+                    .map(|host| format!(" at {host}"))
+                    .unwrap_or_default(),
                 RESPONSE_TIMEOUT.as_millis()
             ),
         };
         answered.map_err(silent)?.map(|_| ())
     }
 
-    /// Finds the default image. Returns its name, and whether the engine has it: if not, its first sandbox pulls it.
+    /// Finds the default image. Returns its name, and whether the engine has it: if not, its first
+    /// sandbox pulls it.
     ///
     /// # Errors
     /// See [`SandboxError`].
     pub async fn default_image(&self) -> Result<(&str, bool), SandboxError> {
-        let DockerConfig { default_image, platform, .. } = &self.installation.config;
+        let DockerConfig {
+            default_image,
+            platform,
+            ..
+        } = &self.installation.config;
         let found = image::find(self.engine().await?, default_image, platform.as_deref()).await?;
         Ok((default_image, found.is_some()))
     }
@@ -163,13 +182,21 @@ impl DockerProvider {
             steps: unfinished.steps(),
         };
         let started = start.run(on_progress).await;
-        unfinished.finish(started.map(|started| started.client)).await
+        unfinished
+            .finish(started.map(|started| started.client))
+            .await
     }
 
     /// Returns the address of an existing sandbox.
     fn address_of(&self, engine: &Engine, sandbox: &SandboxId, found: &ContainerInfo) -> Address {
         let key_of = found.key_of.as_ref().unwrap_or(sandbox);
-        address(&self.installation.config, engine, sandbox, key_of, sandbox.as_str())
+        address(
+            &self.installation.config,
+            engine,
+            sandbox,
+            key_of,
+            sandbox.as_str(),
+        )
     }
 
     /// Connects to an existing sandbox, and resumes it if it is paused.
@@ -183,11 +210,14 @@ impl DockerProvider {
         if found.is_paused {
             engine.resume(sandbox.as_str()).await?;
         }
-        Ok(Box::new(ActionClient::reconnect(self.address_of(engine, sandbox, &found), boot_id).await?))
+        Ok(Box::new(
+            ActionClient::reconnect(self.address_of(engine, sandbox, &found), boot_id).await?,
+        ))
     }
 }
 
-/// Returns the address of a container's server. `sandbox` is its current name, `key_of` the one it was created under.
+/// Returns the address of a container's server. `sandbox` is its current name, `key_of` the one it
+/// was created under.
 fn address(
     config: &DockerConfig,
     engine: &Engine,
@@ -219,7 +249,8 @@ impl SandboxProvider for DockerProvider {
         let image_name = spec.image.as_deref().unwrap_or(&config.default_image);
         let image = image::ensure(engine, config, image_name, on_progress).await?;
         let client = match self.adopt(engine, spec, &sandbox, &image).await {
-            // The pool entry belongs to the conversation from here on, and receives its environment.
+            // The pool entry belongs to the conversation from here on, and receives its
+            // environment.
             Some(adopted) => match adopted.set_initial_environment(&spec.environment).await {
                 Ok(()) => adopted,
                 Err(error) => {
@@ -227,13 +258,17 @@ impl SandboxProvider for DockerProvider {
                     return Err(error);
                 }
             },
-            None => self.start_sandbox(engine, spec, &sandbox, &image, on_progress).await?,
+            None => {
+                self.start_sandbox(engine, spec, &sandbox, &image, on_progress)
+                    .await?
+            }
         };
         Ok(Box::new(client))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.connect_existing(&lease.sandbox_id, Some(&lease.boot_id)).await
+        self.connect_existing(&lease.sandbox_id, Some(&lease.boot_id))
+            .await
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
@@ -241,7 +276,10 @@ impl SandboxProvider for DockerProvider {
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        self.engine().await?.containers_of(&self.installation.config.owner).await
+        self.engine()
+            .await?
+            .containers_of(&self.installation.config.owner)
+            .await
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
@@ -265,10 +303,15 @@ impl SandboxProvider for DockerProvider {
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         let engine = self.engine().await?;
-        let found = engine.inspect_container(sandbox.as_str()).await.ok().filter(|found| found.is_fork);
+        let found = engine
+            .inspect_container(sandbox.as_str())
+            .await
+            .ok()
+            .filter(|found| found.is_fork);
         engine.remove(sandbox.as_str()).await?;
         if let Some(fork) = found {
-            snapshots::remove_after_fork(engine, &self.installation.config.owner, &fork.image).await;
+            snapshots::remove_after_fork(engine, &self.installation.config.owner, &fork.image)
+                .await;
         }
         Ok(())
     }
@@ -300,7 +343,13 @@ impl SandboxSnapshots for DockerProvider {
         sandbox: &SandboxId,
         purpose: SnapshotPurpose<'_>,
     ) -> Result<String, SandboxError> {
-        snapshot::make(self.engine().await?, &self.installation.config.owner, sandbox, purpose).await
+        snapshot::make(
+            self.engine().await?,
+            &self.installation.config.owner,
+            sandbox,
+            purpose,
+        )
+        .await
     }
 
     async fn list_snapshots(&self) -> Result<Vec<Snapshot>, SandboxError> {
@@ -330,7 +379,8 @@ impl SandboxMonitoring for DockerProvider {
 /// Source of the server's binary for one container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ServerSource {
-    /// Read-only bind mount, 60 ms faster than a copy. Requires an engine that sees this host's files.
+    /// Read-only bind mount, 60 ms faster than a copy. Requires an engine that sees this host's
+    /// files.
     Mounted(PathBuf),
     /// Copied into the container.
     Uploaded,

@@ -17,25 +17,37 @@ pub(super) fn for_container(server: &ServerSource, spec: &SandboxSpec) -> Vec<Mo
     };
     let workspace = spec.workspace.as_ref();
     let workspace = workspace.map(|path| bind(path.to_string_lossy().into(), WORKSPACE, false));
-    server.into_iter().chain(workspace).chain(spec.volumes.iter().map(volume)).collect()
+    server
+        .into_iter()
+        .chain(workspace)
+        .chain(spec.volumes.iter().map(volume))
+        .collect()
 }
 
 /// Whether a host folder or a named volume is mounted as workspace.
 pub(super) fn cover_workspace(spec: &SandboxSpec) -> bool {
-    spec.workspace.is_some() || spec.volumes.iter().any(|volume| is_at(&volume.target, WORKSPACE))
+    spec.workspace.is_some()
+        || spec
+            .volumes
+            .iter()
+            .any(|volume| is_at(&volume.target, WORKSPACE))
 }
 
 /// Returns the host path of a volume. `None` for a named volume of the engine.
 pub(super) fn host_source(volume: &Volume) -> Option<&Path> {
-    volume.source.starts_with('/').then(|| Path::new(&volume.source))
+    volume
+        .source
+        .starts_with('/')
+        .then(|| Path::new(&volume.source))
 }
 
 /// Refuses volumes that would hide the action server.
 pub(super) fn check_targets(volumes: &[Volume]) -> Result<(), SandboxError> {
     for Volume { target, .. } in volumes {
         let path = Path::new(target);
-        let is_plain =
-            path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        let is_plain = path
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if !is_plain || path.starts_with(SERVER_FOLDER) {
             return Err(start_error(format!(
                 "cannot mount a volume at {target}: choose a plain path that is not below {SERVER_FOLDER}"
@@ -63,7 +75,8 @@ fn volume(volume: &Volume) -> Mount {
     }
 }
 
-/// Returns a bind mount. The engine refuses it if the source is missing, instead of creating a folder.
+/// Returns a bind mount. The engine refuses it if the source is missing, instead of creating a
+/// folder.
 fn bind(source: String, target: &str, read_only: bool) -> Mount {
     Mount {
         typ: Some(MountType::BIND),
@@ -95,7 +108,11 @@ mod tests {
             ("/a://.glovebox/run", false),
             ("/a:/data/../.glovebox", false),
         ] {
-            assert_eq!(check_targets(&with(volume).volumes).is_ok(), is_fine, "{volume}");
+            assert_eq!(
+                check_targets(&with(volume).volumes).is_ok(),
+                is_fine,
+                "{volume}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A pre-warmed sandbox that belongs to no conversation yet.
 //!
-//! Dropping it before it is adopted removes it. Adoption renames the container to the name of the conversation's sandbox.
-//! The key is derived from the original name, which a label stores.
+//! Dropping it before it is adopted removes it. Adoption renames the container to the name of the
+//! conversation's sandbox. The key is derived from the original name, which a label stores.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ pub(super) struct PooledSandbox {
     unadopted: UnfinishedStart,
 }
 
-/// Returns the holder of a pool entry: the process that created it, and that removes it when it exits. `None` if the
-/// sandbox is no pool entry.
+/// Returns the holder of a pool entry: the process that created it, and that removes it when it
+/// exits. `None` if the sandbox is no pool entry.
 pub fn pool_entry_holder(sandbox: &SandboxId) -> Option<&str> {
     let (holder, _) = sandbox.as_str().strip_prefix(PREFIX)?.rsplit_once('-')?;
     Some(holder)
@@ -40,11 +40,15 @@ pub fn pool_entry_holder(sandbox: &SandboxId) -> Option<&str> {
 
 /// Checks that pool entries can be named after this holder.
 pub(super) fn check_holder(holder: &str) -> Result<(), String> {
-    let is_plain = holder.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
+    let is_plain = holder
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     if is_plain && (1..=MAX_HOLDER_LENGTH).contains(&holder.len()) {
         return Ok(());
     }
-    Err(format!("{holder:?} is no holder: choose 1 to {MAX_HOLDER_LENGTH} letters, digits, dots, _ and -"))
+    Err(format!(
+        "{holder:?} is no holder: choose 1 to {MAX_HOLDER_LENGTH} letters, digits, dots, _ and -"
+    ))
 }
 
 /// Creates a pool entry.
@@ -63,8 +67,9 @@ pub(super) async fn make(
             tracing::warn!(sandbox = %left, %error, "cannot remove a pool entry");
         }
     });
-    let conversation =
-        "nobody".parse().map_err(|error| start_error(format!("invalid conversation id: {error}")))?;
+    let conversation = "nobody"
+        .parse()
+        .map_err(|error| start_error(format!("invalid conversation id: {error}")))?;
     let start = ContainerStart {
         engine,
         config,
@@ -75,9 +80,12 @@ pub(super) async fn make(
         steps: unadopted.steps(),
     };
     match start.run(&|_| {}).await {
-        Ok(Started { client, container }) => {
-            Ok(PooledSandbox { client, container, image_id: image.id, unadopted })
-        }
+        Ok(Started { client, container }) => Ok(PooledSandbox {
+            client,
+            container,
+            image_id: image.id,
+            unadopted,
+        }),
         Err(error) => unadopted.finish(Err(error)).await,
     }
 }
@@ -87,30 +95,46 @@ impl PooledSandbox {
         self.image_id == image.id
     }
 
-    /// Renames the entry to this sandbox, and replaces a container that has the name. On an error the entry is removed.
+    /// Renames the entry to this sandbox, and replaces a container that has the name. On an error
+    /// the entry is removed.
     pub(super) async fn adopt(
         self,
         engine: &Engine,
         sandbox: &SandboxId,
     ) -> Result<ActionClient, SandboxError> {
-        let Self { client, container, unadopted, .. } = self;
+        let Self {
+            client,
+            container,
+            unadopted,
+            ..
+        } = self;
         if !client.is_healthy().await {
-            // Dropping removes it in the background, so that the next entry can be tried immediately.
-            return Err(SandboxError::Lost { detail: format!("the container {container} does not answer") });
+            // Dropping removes it in the background, so that the next entry can be tried
+            // immediately.
+            return Err(SandboxError::Lost {
+                detail: format!("the container {container} does not answer"),
+            });
         }
         let (engine, name) = (engine.clone(), sandbox.clone());
         let renaming = async move { engine.rename_replacing(&container, name.as_str()).await };
         let renamed = unadopted.steps().run(renaming).await;
-        unadopted.finish(renamed.map(|()| client.with_sandbox_id(sandbox.clone()))).await
+        unadopted
+            .finish(renamed.map(|()| client.with_sandbox_id(sandbox.clone())))
+            .await
     }
 }
 
 fn new_name(holder: &str) -> Result<SandboxId, SandboxError> {
     let mut random = [0; 8];
     let filled = SystemRandom::new().fill(&mut random);
-    filled.map_err(|_| start_error(format!("the {RUNTIME} runtime got no random bytes from this host")))?;
+    filled.map_err(|_| {
+        start_error(format!(
+            "the {RUNTIME} runtime got no random bytes from this host"
+        ))
+    })?;
     let name = format!("{PREFIX}{holder}-{}", hex::encode(random));
-    name.parse().map_err(|error| start_error(format!("{name} is no name of a sandbox: {error}")))
+    name.parse()
+        .map_err(|error| start_error(format!("{name} is no name of a sandbox: {error}")))
 }
 
 #[cfg(test)]

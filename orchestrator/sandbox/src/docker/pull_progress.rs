@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use bollard::models::CreateImageInfo;
 
-/// More layers than any image has. Messages about further layers are ignored, since a registry controls their number.
+/// More layers than any image has. Messages about further layers are ignored, since a registry
+/// controls their number.
 const MAX_LAYERS: usize = 1024;
 
 /// Progress of each layer.
@@ -35,7 +36,9 @@ impl PullProgress {
             "Downloading" => {
                 let layer = self.layers.entry(id.clone()).or_default();
                 let detail = message.progress_detail.clone().unwrap_or_default();
-                layer.received = bytes(detail.current).unwrap_or(layer.received).max(layer.received);
+                layer.received = bytes(detail.current)
+                    .unwrap_or(layer.received)
+                    .max(layer.received);
                 layer.total = bytes(detail.total).or(layer.total);
             }
             "Already exists" | "Download complete" | "Pull complete" => {
@@ -48,16 +51,23 @@ impl PullProgress {
         }
     }
 
-    /// Returns the bytes received, and the total. The total is `None` until every layer has reported its size.
+    /// Returns the bytes received, and the total. The total is `None` until every layer has
+    /// reported its size.
     pub(super) fn bytes(&self) -> (u64, Option<u64>) {
         let received = self.layers.values().map(|layer| layer.received).sum();
-        let total = self.layers.values().map(|layer| layer.total).sum::<Option<u64>>();
+        let total = self
+            .layers
+            .values()
+            .map(|layer| layer.total)
+            .sum::<Option<u64>>();
         (received, total.filter(|_| !self.layers.is_empty()))
     }
 }
 
 fn bytes(number: Option<i64>) -> Option<u64> {
-    number.and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0)
+    number
+        .and_then(|number| u64::try_from(number).ok())
+        .filter(|number| *number > 0)
 }
 
 #[cfg(test)]
@@ -70,7 +80,10 @@ mod tests {
         CreateImageInfo {
             id: Some(id.into()),
             status: Some(status.into()),
-            progress_detail: Some(ProgressDetail { current: Some(current), total: Some(total) }),
+            progress_detail: Some(ProgressDetail {
+                current: Some(current),
+                total: Some(total),
+            }),
             ..CreateImageInfo::default()
         }
     }

@@ -1,8 +1,9 @@
 //! Registry credentials of `docker login`, passed to the engine for a pull.
 //!
-//! The order is that of Docker's client: the registry's helper in `credHelpers`, then `credsStore`, then `auths`. A helper
-//! is the program `docker-credential-NAME`, which reads the registry from standard input and prints JSON. If credentials
-//! cannot be read, the pull is tried without, since public images need none; the reason is part of the pull's error.
+//! The order is that of Docker's client: the registry's helper in `credHelpers`, then `credsStore`,
+//! then `auths`. A helper is the program `docker-credential-NAME`, which reads the registry from
+//! standard input and prints JSON. If credentials cannot be read, the pull is tried without, since
+//! public images need none; the reason is part of the pull's error.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -69,15 +70,23 @@ pub(super) struct RegistryLogin {
 impl RegistryLogin {
     /// Reads the credentials for the registry of a repository from Docker's configuration file.
     pub(super) async fn find(config: Option<&Path>, repository: &str) -> Self {
-        let Some(config) = config else { return Self::default() };
+        let Some(config) = config else {
+            return Self::default();
+        };
         match find(config, registry_of(repository)).await {
             Ok(credentials) => {
                 let problem = credentials.as_ref().and_then(encoding_problem);
-                Self { credentials, problem }
+                Self {
+                    credentials,
+                    problem,
+                }
             }
             Err(error) => {
                 let problem = format!("cannot get its login from {}: {error}", config.display());
-                Self { credentials: None, problem: Some(problem) }
+                Self {
+                    credentials: None,
+                    problem: Some(problem),
+                }
             }
         }
     }
@@ -103,41 +112,62 @@ async fn find(path: &Path, registry: &str) -> Result<Option<DockerCredentials>, 
         return Err(format!("the file has more than {MAX_FILE_BYTES} bytes"));
     }
     let config: ClientConfig = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-    if let Some(helper) = config.cred_helpers.get(registry).or(config.creds_store.as_ref()) {
+    if let Some(helper) = config
+        .cred_helpers
+        .get(registry)
+        .or(config.creds_store.as_ref())
+    {
         let is_name = |name: &str| !name.is_empty() && !name.contains('/');
         if !is_name(helper) {
             return Err(format!("{helper:?} is no helper's name"));
         }
         let program = format!("docker-credential-{helper}");
-        if let Some(found) = request_credentials(program.as_ref(), registry, HELPER_TIMEOUT).await? {
+        if let Some(found) = request_credentials(program.as_ref(), registry, HELPER_TIMEOUT).await?
+        {
             return Ok(Some(found));
         }
     }
-    let written = config.auths.iter().find(|(name, _)| host_of(name) == host_of(registry));
+    let written = config
+        .auths
+        .iter()
+        .find(|(name, _)| host_of(name) == host_of(registry));
     written.map_or(Ok(None), |(_, login)| stored_credentials(login, registry))
 }
 
 /// Returns the host. Older clients stored a URL.
 fn host_of(registry: &str) -> &str {
-    let host = registry.trim_start_matches("https://").trim_start_matches("http://");
+    let host = registry
+        .trim_start_matches("https://")
+        .trim_start_matches("http://");
     host.split('/').next().unwrap_or(host)
 }
 
 fn stored_credentials(login: &Login, registry: &str) -> Result<Option<DockerCredentials>, String> {
-    if let Some(token) = login.identitytoken.as_ref().filter(|token| !token.is_empty()) {
+    if let Some(token) = login
+        .identitytoken
+        .as_ref()
+        .filter(|token| !token.is_empty())
+    {
         return Ok(Some(with_token(registry, token.clone())));
     }
     if login.auth.is_empty() {
         return Ok(None); // a helper has it
     }
+    let decoded = BASE64_STANDARD
+        .decode(login.auth.trim())
+        .ok()
+        .and_then(|bytes| String::from_utf8(bytes).ok());
     let decoded =
-        BASE64_STANDARD.decode(login.auth.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let decoded = decoded.ok_or_else(|| format!("what stands under auths for {registry} is not base64"))?;
+        decoded.ok_or_else(|| format!("what stands under auths for {registry} is not base64"))?;
     let (user, password) = decoded
         .split_once(':')
         .ok_or_else(|| format!("what stands under auths for {registry} has no colon"))?;
     // Some clients append a NUL.
-    Ok(Some(with_password(registry, user.to_owned(), password.trim_end_matches('\0').to_owned())))
+    Ok(Some(with_password(
+        registry,
+        user.to_owned(),
+        password.trim_end_matches('\0').to_owned(),
+    )))
 }
 
 /// Requests credentials from a helper. `None` if it has none.
@@ -148,18 +178,22 @@ async fn request_credentials(
 ) -> Result<Option<DockerCredentials>, String> {
     let name = program.display();
     let output = timeout(limit, run_helper(program, registry)).await;
-    let output = output.map_err(|_| format!("{name} did not respond within {} s", limit.as_secs_f32()))?;
+    let output =
+        output.map_err(|_| format!("{name} did not respond within {} s", limit.as_secs_f32()))?;
     let (is_success, output) = output.map_err(|error| format!("{name}: {error}"))?;
     if !is_success {
         let output = String::from_utf8_lossy(&output);
         if output.contains(NOTHING_FOUND) {
             return Ok(None);
         }
-        return Err(format!("{name}: {}", output.lines().next().unwrap_or("it failed")));
+        return Err(format!(
+            "{name}: {}",
+            output.lines().next().unwrap_or("it failed")
+        ));
     }
     // The error's text is omitted: it may quote the secret.
-    let secret: Secret =
-        serde_json::from_slice(&output).map_err(|_| format!("cannot parse the output of {name}"))?;
+    let secret: Secret = serde_json::from_slice(&output)
+        .map_err(|_| format!("cannot parse the output of {name}"))?;
     Ok(Some(match secret.username.as_str() {
         TOKEN_USER => with_token(registry, secret.secret),
         _ => with_password(registry, secret.username, secret.secret),
@@ -169,7 +203,11 @@ async fn request_credentials(
 /// Runs a helper. Returns whether it succeeded, and its output.
 async fn run_helper(program: &OsStr, registry: &str) -> std::io::Result<(bool, Vec<u8>)> {
     let mut command = Command::new(program);
-    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command
+        .arg("get")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut helper = command.kill_on_drop(true).spawn()?;
     if let Some(mut stdin) = helper.stdin.take() {
         // A helper that exits without reading reports the reason in its output.
@@ -177,7 +215,10 @@ async fn run_helper(program: &OsStr, registry: &str) -> std::io::Result<(bool, V
     }
     let mut answer = Vec::new();
     if let Some(stdout) = helper.stdout.take() {
-        stdout.take(MAX_HELPER_OUTPUT_BYTES).read_to_end(&mut answer).await?;
+        stdout
+            .take(MAX_HELPER_OUTPUT_BYTES)
+            .read_to_end(&mut answer)
+            .await?;
     }
     Ok((helper.wait().await?.success(), answer))
 }
@@ -199,12 +240,16 @@ fn with_token(registry: &str, token: String) -> DockerCredentials {
     }
 }
 
-/// Detects credentials that are lost in transit: bollard encodes them in another base64 alphabet than engines decode, and
-/// engines ignore what they cannot decode.
+/// Detects credentials that are lost in transit: bollard encodes them in another base64 alphabet
+/// than engines decode, and engines ignore what they cannot decode.
 fn encoding_problem(login: &DockerCredentials) -> Option<String> {
-    let sent = serde_json::to_vec(login).map(|json| BASE64_STANDARD.encode(json)).unwrap_or_default();
+    let sent = serde_json::to_vec(login)
+        .map(|json| BASE64_STANDARD.encode(json))
+        .unwrap_or_default();
     let is_lost = sent.contains(['+', '/']);
-    is_lost.then(|| "its login may not reach the registry: use a token of letters and digits".to_owned())
+    is_lost.then(|| {
+        "its login may not reach the registry: use a token of letters and digits".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -248,12 +293,25 @@ mod tests {
         let me = Ok(Some(("me".into(), "a:b".into())));
         assert_eq!(found(config, "r.test:5000").await, me);
         assert_eq!(found(config, "old.test").await, me);
-        assert_eq!(found(config, DOCKER_HUB).await, Ok(Some(("hub".into(), "secret".into()))));
+        assert_eq!(
+            found(config, DOCKER_HUB).await,
+            Ok(Some(("hub".into(), "secret".into())))
+        );
         assert_eq!(found(config, "r.test").await, Ok(None));
         assert_eq!(found(config, "kept.test").await, Ok(None));
-        assert!(found(config, "odd.test").await.unwrap_err().contains("not base64"));
+        assert!(
+            found(config, "odd.test")
+                .await
+                .unwrap_err()
+                .contains("not base64")
+        );
         assert!(found("{", "r.test").await.is_err());
-        assert!(found(r#"{"credsStore":"../x"}"#, "r.test").await.unwrap_err().contains("no helper's name"));
+        assert!(
+            found(r#"{"credsStore":"../x"}"#, "r.test")
+                .await
+                .unwrap_err()
+                .contains("no helper's name")
+        );
     }
 
     fn helper(script: &str) -> (TempDir, PathBuf) {
@@ -276,13 +334,30 @@ mod tests {
         .await;
         let credentials = credentials.unwrap().unwrap();
         assert_eq!(
-            (credentials.username.as_deref(), credentials.password.as_deref()),
+            (
+                credentials.username.as_deref(),
+                credentials.password.as_deref()
+            ),
             (Some("me"), Some("s"))
         );
-        let token = asked(r#"echo '{"Username":"<token>","Secret":"t"}'"#).await.unwrap().unwrap();
-        assert_eq!((token.identitytoken.as_deref(), token.password), (Some("t"), None));
-        assert_eq!(asked("echo credentials not found in native keychain; exit 1").await, Ok(None));
-        assert!(asked("echo locked; exit 1").await.unwrap_err().ends_with("locked"));
+        let token = asked(r#"echo '{"Username":"<token>","Secret":"t"}'"#)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (token.identitytoken.as_deref(), token.password),
+            (Some("t"), None)
+        );
+        assert_eq!(
+            asked("echo credentials not found in native keychain; exit 1").await,
+            Ok(None)
+        );
+        assert!(
+            asked("echo locked; exit 1")
+                .await
+                .unwrap_err()
+                .ends_with("locked")
+        );
         let malformed = asked("echo secret").await.unwrap_err();
         assert!(
             malformed.contains("cannot parse the output") && !malformed.contains("secret"),
@@ -292,10 +367,12 @@ mod tests {
 
         let (_folder, path) = helper("exec sleep 1000");
         let started = Instant::now();
-        let late =
-            request_credentials(path.as_os_str(), "r.test", Duration::from_millis(200)).await.unwrap_err();
+        let late = request_credentials(path.as_os_str(), "r.test", Duration::from_millis(200))
+            .await
+            .unwrap_err();
         assert!(
-            late.contains("did not respond within 0.2 s") && started.elapsed() < Duration::from_secs(5),
+            late.contains("did not respond within 0.2 s")
+                && started.elapsed() < Duration::from_secs(5),
             "{late}"
         );
     }

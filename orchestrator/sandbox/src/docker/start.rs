@@ -57,9 +57,14 @@ impl ContainerStart<'_> {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Started, SandboxError> {
         let (container, limit) = (self.sandbox.as_str(), self.config.start_timeout);
-        let started = timeout(limit, self.start(on_progress)).await.unwrap_or_else(|_| {
-            Err(start_error(format!("the container {container} was not ready within {} s", limit.as_secs())))
-        });
+        let started = timeout(limit, self.start(on_progress))
+            .await
+            .unwrap_or_else(|_| {
+                Err(start_error(format!(
+                    "the container {container} was not ready within {} s",
+                    limit.as_secs()
+                )))
+            });
         match started {
             Err(error) => Err(self.explained(error).await),
             ready => ready,
@@ -73,7 +78,12 @@ impl ContainerStart<'_> {
         on_progress(StartProgress::Starting);
         mounts::check_targets(&self.spec.volumes)?;
         let user = user::for_folders_of(self.engine, self.spec).await?;
-        let container: String = self.create(user).await?.chars().take(SHORT_ID_LENGTH).collect();
+        let container: String = self
+            .create(user)
+            .await?
+            .chars()
+            .take(SHORT_ID_LENGTH)
+            .collect();
         self.open_folders(user).await?;
         self.join_networks().await?;
         let named = match self.belongs {
@@ -84,12 +94,14 @@ impl ContainerStart<'_> {
         self.start_with_key(&address.key).await?;
         on_progress(StartProgress::Connecting);
         let client = ActionClient::connect(address, self.config.start_timeout).await?;
-        client.set_initial_environment(&self.spec.environment).await?;
+        client
+            .set_initial_environment(&self.spec.environment)
+            .await?;
         Ok(Started { client, container })
     }
 
-    /// Creates the container and returns its id. Support of disk quotas is detected by requesting one, since engines do not
-    /// report it.
+    /// Creates the container and returns its id. Support of disk quotas is detected by requesting
+    /// one, since engines do not report it.
     async fn create(&self, user: Option<User>) -> Result<String, SandboxError> {
         let is_disk_bounded = self.engine.supports_disk_quota();
         match self.create_with_server(user, is_disk_bounded != Some(false)).await {
@@ -116,56 +128,89 @@ impl ContainerStart<'_> {
         })
     }
 
-    /// Creates the container with the server's binary: as a mount if the engine sees this host's files, else as a copy.
+    /// Creates the container with the server's binary: as a mount if the engine sees this host's
+    /// files, else as a copy.
     async fn create_with_server(
         &self,
         user: Option<User>,
         is_disk_bounded: bool,
     ) -> Result<String, CreateError> {
         if self.engine.is_local {
-            let mounted = ServerSource::Mounted(self.config.server.path().await.map_err(CreateError::Step)?);
+            let mounted =
+                ServerSource::Mounted(self.config.server.path().await.map_err(CreateError::Step)?);
             match self.create_from(&mounted, user, is_disk_bounded).await {
-                // The engine runs in a virtual machine behind a local socket, and does not see this file.
+                // The engine runs in a virtual machine behind a local socket, and does not see this
+                // file.
                 Err(CreateError::Engine(error)) if status(&error) == Some(400) => {}
                 created => return created,
             }
         }
-        let id = self.create_from(&ServerSource::Uploaded, user, is_disk_bounded).await?;
+        let id = self
+            .create_from(&ServerSource::Uploaded, user, is_disk_bounded)
+            .await?;
         let upload = async {
             let server = self.config.server.bytes().await?;
-            self.upload("the action server", archive::with_program(".glovebox", "action-server", &server))
-                .await
+            self.upload(
+                "the action server",
+                archive::with_program(".glovebox", "action-server", &server),
+            )
+            .await
         };
         upload.await.map_err(CreateError::Step)?;
         Ok(id)
     }
 
-    /// Runs as a step that completes even if the caller is cancelled, since the engine creates the container anyway.
+    /// Runs as a step that completes even if the caller is cancelled, since the engine creates the
+    /// container anyway.
     async fn create_from(
         &self,
         server: &ServerSource,
         user: Option<User>,
         is_disk_bounded: bool,
     ) -> Result<String, CreateError> {
-        let Self { config, spec, image, belongs, sandbox: name, .. } = *self;
-        let plan = ContainerPlan { config, name, belongs, spec, image, server, user, is_disk_bounded };
+        let Self {
+            config,
+            spec,
+            image,
+            belongs,
+            sandbox: name,
+            ..
+        } = *self;
+        let plan = ContainerPlan {
+            config,
+            name,
+            belongs,
+            spec,
+            image,
+            server,
+            user,
+            is_disk_bounded,
+        };
         let (body, platform) = (plan.body(), config.platform.clone());
         let (engine, name) = (self.engine.clone(), name.clone());
-        let created = self
-            .steps
-            .run(async move { Ok(create_replacing(&engine, &name, platform.as_deref(), body).await) });
-        created.await.map_err(CreateError::Step)?.map_err(CreateError::Engine)
+        let created = self.steps.run(async move {
+            Ok(create_replacing(&engine, &name, platform.as_deref(), body).await)
+        });
+        created
+            .await
+            .map_err(CreateError::Step)?
+            .map_err(CreateError::Engine)
     }
 
     /// Joins all networks but the first, which was set at creation.
     async fn join_networks(&self) -> Result<(), SandboxError> {
         for network in self.config.networks().skip(1) {
-            let request =
-                NetworkConnectRequest { container: self.sandbox.to_string(), endpoint_config: None };
+            let request = NetworkConnectRequest {
+                container: self.sandbox.to_string(),
+                endpoint_config: None,
+            };
             let joined = self.engine.docker.connect_network(network, request).await;
             joined.map_err(|error| {
                 start_failed(
-                    format_args!("connect the container {} to the network {network}", self.sandbox),
+                    format_args!(
+                        "connect the container {} to the network {network}",
+                        self.sandbox
+                    ),
                     &error,
                 )
             })?;
@@ -191,7 +236,9 @@ impl ContainerStart<'_> {
             ),
             (None, Some(mismatch), _) => format!("{detail}: {mismatch}"),
             (None, None, Some(_)) => {
-                format!("{detail} (GPUs were asked for: the engine needs the NVIDIA Container Toolkit)")
+                format!(
+                    "{detail} (GPUs were asked for: the engine needs the NVIDIA Container Toolkit)"
+                )
             }
             (None, None, None) => detail,
         };
@@ -208,10 +255,14 @@ impl ContainerStart<'_> {
         None
     }
 
-    /// Makes the workspace writable for the image's user, because the engine would create it for root only. In a snapshot, the folders
-    /// of our tmpfs too: the engine gives a tmpfs the mode of the folder that it covers.
+    /// Makes the workspace writable for the image's user, because the engine would create it for
+    /// root only. In a snapshot, the folders of our tmpfs too: the engine gives a tmpfs the mode of
+    /// the folder that it covers.
     async fn open_folders(&self, user: Option<User>) -> Result<(), SandboxError> {
-        let image_is_roots = matches!(self.image.user.split(':').next(), None | Some("" | "0" | "root"));
+        let image_is_roots = matches!(
+            self.image.user.split(':').next(),
+            None | Some("" | "0" | "root")
+        );
         let mut folders = Vec::new();
         // The permissions of a mounted folder are not changed.
         if user.is_none() && !image_is_roots && !mounts::cover_workspace(self.spec) {
@@ -222,35 +273,58 @@ impl ContainerStart<'_> {
         }
         match folders.as_slice() {
             [] => Ok(()),
-            folders => self.upload("the folders of the user", archive::with_folders(folders)).await,
+            folders => {
+                self.upload("the folders of the user", archive::with_folders(folders))
+                    .await
+            }
         }
     }
 
-    async fn upload(&self, what: &str, archive: std::io::Result<Vec<u8>>) -> Result<(), SandboxError> {
+    async fn upload(
+        &self,
+        what: &str,
+        archive: std::io::Result<Vec<u8>>,
+    ) -> Result<(), SandboxError> {
         let archive = archive.map_err(|source| SandboxError::host("pack", what, source))?;
         let options = UploadToContainerOptionsBuilder::default().path("/").build();
         let body = bollard::body_full(archive.into());
-        let uploaded =
-            self.engine.docker.upload_to_container(self.sandbox.as_str(), Some(options), body).await;
+        let uploaded = self
+            .engine
+            .docker
+            .upload_to_container(self.sandbox.as_str(), Some(options), body)
+            .await;
         uploaded.map_err(|error| {
-            start_failed(format_args!("upload {what} to the container {}", self.sandbox), &error)
+            start_failed(
+                format_args!("upload {what} to the container {}", self.sandbox),
+                &error,
+            )
         })
     }
 
-    /// Starts the container and writes the key to its standard input. Attached before the start, so that the key is the
-    /// first line, and closed afterwards.
+    /// Starts the container and writes the key to its standard input. Attached before the start, so
+    /// that the key is the first line, and closed afterwards.
     async fn start_with_key(&self, key: &SecretString) -> Result<(), SandboxError> {
         let container = self.sandbox.as_str();
         let docker = &self.engine.docker;
-        let options = AttachContainerOptionsBuilder::default().stdin(true).stream(true).build();
+        let options = AttachContainerOptionsBuilder::default()
+            .stdin(true)
+            .stream(true)
+            .build();
         let attached = docker.attach_container(container, Some(options)).await;
-        let attached = attached
-            .map_err(|error| start_failed(format_args!("attach to the container {container}"), &error))?;
+        let attached = attached.map_err(|error| {
+            start_failed(format_args!("attach to the container {container}"), &error)
+        })?;
         let started = docker.start_container(container, None).await;
-        started.map_err(|error| start_failed(format_args!("start the container {container}"), &error))?;
+        started.map_err(|error| {
+            start_failed(format_args!("start the container {container}"), &error)
+        })?;
         let written = write_key(key, attached.input).await;
         written.map_err(|source| {
-            SandboxError::host("write", format_args!("the key to the container {container}"), source)
+            SandboxError::host(
+                "write",
+                format_args!("the key to the container {container}"),
+                source,
+            )
         })
     }
 }
@@ -279,9 +353,18 @@ async fn create_replacing(
 ) -> Result<String, Error> {
     let options = || {
         let named = CreateContainerOptionsBuilder::default().name(sandbox.as_str());
-        Some(platform.into_iter().fold(named, CreateContainerOptionsBuilder::platform).build())
+        Some(
+            platform
+                .into_iter()
+                .fold(named, CreateContainerOptionsBuilder::platform)
+                .build(),
+        )
     };
-    let created = match engine.docker.create_container(options(), body.clone()).await {
+    let created = match engine
+        .docker
+        .create_container(options(), body.clone())
+        .await
+    {
         // The name is in use. A check in advance would cost every start a round trip.
         Err(error) if status(&error) == Some(409) => {
             tracing::info!(%sandbox, "removing the container that is left from before");

@@ -15,7 +15,8 @@ use super::lifecycle::refused;
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Engine {
-    /// Measures the current usage of a container. [`SandboxError::Lost`] if it has stopped or does not exist.
+    /// Measures the current usage of a container. [`SandboxError::Lost`] if it has stopped or does
+    /// not exist.
     pub(super) async fn usage(&self, container: &str) -> Result<ResourceUsage, SandboxError> {
         let (first, started) = (self.stats(container).await?, Instant::now());
         sleep(SAMPLE_INTERVAL).await;
@@ -26,14 +27,17 @@ impl Engine {
     }
 
     async fn stats(&self, container: &str) -> Result<ContainerStatsResponse, SandboxError> {
-        let options = StatsOptionsBuilder::default().stream(false).one_shot(true).build();
+        let options = StatsOptionsBuilder::default()
+            .stream(false)
+            .one_shot(true)
+            .build();
         let mut answers = Box::pin(self.docker.stats(container, Some(options)));
         match answers.next().await {
             Some(Ok(stats)) => Ok(stats),
             Some(Err(error)) => Err(refused("measure", container, &error)),
-            None => {
-                Err(SandboxError::Lost { detail: format!("nothing is known of the container {container}") })
-            }
+            None => Err(SandboxError::Lost {
+                detail: format!("nothing is known of the container {container}"),
+            }),
         }
     }
 }
@@ -82,16 +86,25 @@ mod tests {
             }))
             .unwrap()
         };
-        let usage = usage(&look(1_000_000_000), &look(1_300_000_000), Duration::from_millis(200)).unwrap();
+        let usage = usage(
+            &look(1_000_000_000),
+            &look(1_300_000_000),
+            Duration::from_millis(200),
+        )
+        .unwrap();
         assert!((usage.cpus - 1.5).abs() < 1e-9, "{}", usage.cpus);
-        assert_eq!((usage.memory_bytes, usage.memory_limit_bytes, usage.pids), (700, Some(5000), Some(7)));
+        assert_eq!(
+            (usage.memory_bytes, usage.memory_limit_bytes, usage.pids),
+            (700, Some(5000), Some(7))
+        );
     }
 
     #[test]
     fn usage_is_none_when_the_container_has_stopped() {
-        let ended =
-            serde_json::from_str(r#"{"cpu_stats":{"cpu_usage":{"total_usage":0}},"memory_stats":{}}"#)
-                .unwrap();
+        let ended = serde_json::from_str(
+            r#"{"cpu_stats":{"cpu_usage":{"total_usage":0}},"memory_stats":{}}"#,
+        )
+        .unwrap();
         assert_eq!(usage(&ended, &ended, Duration::from_millis(200)), None);
     }
 }

@@ -1,4 +1,5 @@
-//! User of a container that writes to folders of the host, so that new files belong to the right user.
+//! User of a container that writes to folders of the host, so that new files belong to the right
+//! user.
 
 use std::fmt;
 use std::io;
@@ -30,19 +31,28 @@ impl User {
 
     /// Returns the user of this process.
     fn of_this_process() -> Self {
-        Self { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }
     }
 }
 
-/// Selects the user for a spec's host folders, and checks access to them if they are visible from here. `None` if no
-/// folder is writable, so that the image's user is used.
+/// Selects the user for a spec's host folders, and checks access to them if they are visible from
+/// here. `None` if no folder is writable, so that the image's user is used.
 pub(super) async fn for_folders_of(
     engine: &Engine,
     spec: &SandboxSpec,
 ) -> Result<Option<User>, SandboxError> {
     let caller = User::of_this_process();
-    let volumes = spec.volumes.iter().filter_map(|volume| Some((host_source(volume)?, volume.read_only)));
-    let written = volumes.clone().filter(|(_, read_only)| !read_only).map(|(path, _)| path);
+    let volumes = spec
+        .volumes
+        .iter()
+        .filter_map(|volume| Some((host_source(volume)?, volume.read_only)));
+    let written = volumes
+        .clone()
+        .filter(|(_, read_only)| !read_only)
+        .map(|(path, _)| path);
     let first = spec.workspace.as_deref().or(written.clone().next());
     if !engine.is_local {
         // The folders are on the engine's host, and the engine refuses missing ones.
@@ -61,8 +71,13 @@ pub(super) async fn for_folders_of(
         caller
     } else {
         // If this process is root, new files must belong to the owner of the folder.
-        let found = first.metadata().map_err(|error| missing_source(first, &error))?;
-        let owner = User { uid: found.uid(), gid: found.gid() };
+        let found = first
+            .metadata()
+            .map_err(|error| missing_source(first, &error))?;
+        let owner = User {
+            uid: found.uid(),
+            gid: found.gid(),
+        };
         check_rights_of(owner, spec.workspace.as_deref(), written)?;
         owner
     };
@@ -71,11 +86,17 @@ pub(super) async fn for_folders_of(
 
 /// Checks that this process can access a volume's source.
 fn check_source(path: &Path, read_only: bool) -> Result<(), SandboxError> {
-    let found = path.metadata().map_err(|error| missing_source(path, &error))?;
+    let found = path
+        .metadata()
+        .map_err(|error| missing_source(path, &error))?;
     if read_only {
         return Ok(());
     }
-    let needed = if found.is_dir() { Access::WRITE_OK | Access::EXEC_OK } else { Access::WRITE_OK };
+    let needed = if found.is_dir() {
+        Access::WRITE_OK | Access::EXEC_OK
+    } else {
+        Access::WRITE_OK
+    };
     rustix::fs::access(path, needed).map_err(|error| unwritable_source(path, error))
 }
 
@@ -99,8 +120,11 @@ fn check_rights_of<'a>(
 
 /// Whether the mode permits writing. `true` if an ACL decides, or if the path is not visible.
 fn may_write(path: &Path, user: User) -> bool {
-    let Ok(found) = path.metadata() else { return true };
-    let has_access_list = rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok();
+    let Ok(found) = path.metadata() else {
+        return true;
+    };
+    let has_access_list =
+        rustix::fs::getxattr(path, "system.posix_acl_access", &mut [0_u8; 0]).is_ok();
     if user.uid == 0 || has_access_list {
         return true;
     }
@@ -115,7 +139,10 @@ fn may_write(path: &Path, user: User) -> bool {
 
 /// Returns the error for a volume whose source is missing or not accessible.
 fn missing_source(path: &Path, error: &io::Error) -> SandboxError {
-    start_error(format!("cannot mount the volume {}: {error}; create it first", path.display()))
+    start_error(format!(
+        "cannot mount the volume {}: {error}; create it first",
+        path.display()
+    ))
 }
 
 /// Returns the error for a volume whose source is not writable.
@@ -144,14 +171,18 @@ mod tests {
             (0o666, false, false, false),
         ] {
             std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-            let may =
-                |(uid, _): (u32, u32), (_, gid): (u32, u32)| may_write(folder.path(), User { uid, gid });
+            let may = |(uid, _): (u32, u32), (_, gid): (u32, u32)| {
+                may_write(folder.path(), User { uid, gid })
+            };
             if owner.0 != 0 {
                 assert_eq!(may(owner, owner), owner_may, "{mode:o}");
             }
             assert_eq!(may(other, owner), group_may, "{mode:o}");
             assert_eq!(may(other, other), others_may, "{mode:o}");
         }
-        assert!(may_write(folder.path(), User { uid: 0, gid: 0 }), "root may always");
+        assert!(
+            may_write(folder.path(), User { uid: 0, gid: 0 }),
+            "root may always"
+        );
     }
 }

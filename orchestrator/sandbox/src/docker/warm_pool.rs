@@ -1,7 +1,8 @@
 //! Warm pool: a bounded number of pre-warmed sandboxes, started and connected.
 //!
-//! One task refills the pool and stops with it. A caller that finds the pool empty creates a sandbox itself instead of
-//! waiting. When the pool is closed, its entries are removed by tasks that the provider tracks.
+//! One task refills the pool and stops with it. A caller that finds the pool empty creates a
+//! sandbox itself instead of waiting. When the pool is closed, its entries are removed by tasks
+//! that the provider tracks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -38,8 +39,8 @@ impl WarmPool {
         let Pool { size, image } = config.pool.as_ref().filter(|pool| pool.size > 0)?;
         let image = image.as_ref().unwrap_or(&config.default_image).clone();
         let runtime = tokio::runtime::Handle::try_current();
-        if let Err(problem) =
-            pooled_sandbox::check_holder(&config.holder).and(runtime.map_err(|error| error.to_string()))
+        if let Err(problem) = pooled_sandbox::check_holder(&config.holder)
+            .and(runtime.map_err(|error| error.to_string()))
         {
             tracing::error!(problem, "the warm pool is disabled");
             return None;
@@ -47,12 +48,20 @@ impl WarmPool {
         let (room, ready) = mpsc::channel((*size).min(Pool::MAX_SIZE));
         let ended = CancellationToken::new();
         let keeper = keep_full(Arc::clone(installation), image.clone(), room);
-        installation.removals.spawn(ended.clone().run_until_cancelled_owned(keeper));
+        installation
+            .removals
+            .spawn(ended.clone().run_until_cancelled_owned(keeper));
         let _ends_with_this = ended.clone().drop_guard();
-        Some(Self { image, ready: Mutex::new(Some(ready)), ended, _ends_with_this })
+        Some(Self {
+            image,
+            ready: Mutex::new(Some(ready)),
+            ended,
+            _ends_with_this,
+        })
     }
 
-    /// Whether a pool entry satisfies the spec. The environment is no obstacle: it is set after adoption.
+    /// Whether a pool entry satisfies the spec. The environment is no obstacle: it is set after
+    /// adoption.
     pub(super) fn fits(&self, spec: &SandboxSpec, image: &Image) -> bool {
         // Destructured completely, so that a new field must be considered here.
         let SandboxSpec {
@@ -80,21 +89,31 @@ impl WarmPool {
             .find(|pooled_sandbox| pooled_sandbox.was_created_from(image))
     }
 
-    /// Closes the pool: cancels a running refill and removes all entries, in tasks that the provider tracks.
+    /// Closes the pool: cancels a running refill and removes all entries, in tasks that the
+    /// provider tracks.
     pub(super) fn end(&self) {
         self.ended.cancel();
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.ready
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
     }
 }
 
-async fn keep_full(installation: Arc<Installation>, image: String, room: mpsc::Sender<PooledSandbox>) {
+async fn keep_full(
+    installation: Arc<Installation>,
+    image: String,
+    room: mpsc::Sender<PooledSandbox>,
+) {
     let mut pause = MIN_BACKOFF;
     loop {
         let start_sandbox = match room.try_reserve() {
             Ok(start_sandbox) => start_sandbox,
             Err(TrySendError::Closed(())) => return,
             Err(TrySendError::Full(())) => {
-                let Ok(start_sandbox) = room.reserve().await else { return };
+                let Ok(start_sandbox) = room.reserve().await else {
+                    return;
+                };
                 sleep(REFILL_DELAY).await;
                 start_sandbox
             }

@@ -7,8 +7,11 @@ use super::view::View;
 use crate::confine::{BubblewrapIsolation, Content, SHARED_MEMORY_BYTES};
 
 /// Common paths of `bwrap`. PATH is not searched, because it may contain a workspace.
-pub const BUBBLEWRAP_PROGRAMS: [&str; 3] =
-    ["/usr/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
+pub const BUBBLEWRAP_PROGRAMS: [&str; 3] = [
+    "/usr/bin/bwrap",
+    "/usr/local/bin/bwrap",
+    "/run/current-system/sw/bin/bwrap",
+];
 
 /// Returns the isolation of a program that sees these files.
 pub(super) fn isolation(
@@ -18,7 +21,11 @@ pub(super) fn isolation(
     view: &View,
 ) -> BubblewrapIsolation {
     let arguments = [namespaces(prevents_namespaces, network), mounts(view)].concat();
-    BubblewrapIsolation { program: program.to_owned(), arguments, network }
+    BubblewrapIsolation {
+        program: program.to_owned(),
+        arguments,
+        network,
+    }
 }
 
 /// Namespaces without capabilities.
@@ -29,20 +36,36 @@ fn namespaces(prevents_namespaces: bool, network: bool) -> Vec<OsString> {
     } else {
         arguments.add(["--unshare-user-try"]);
     }
-    arguments.add(["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]);
+    arguments.add([
+        "--unshare-ipc",
+        "--unshare-pid",
+        "--unshare-uts",
+        "--unshare-cgroup-try",
+    ]);
     if !network {
         arguments.add(["--unshare-net"]);
     }
-    // The supervisor is PID 1: a signal to it shuts the server down, and its exit kills all other processes.
+    // The supervisor is PID 1: a signal to it shuts the server down, and its exit kills all other
+    // processes.
     arguments.add(["--cap-drop", "ALL", "--as-pid-1", "--chdir", "/"]);
     arguments.0
 }
 
-/// The visible files: own `/dev` and `/proc`, and the view. Nothing else is writable, so that no files occupy memory.
+/// The visible files: own `/dev` and `/proc`, and the view. Nothing else is writable, so that no
+/// files occupy memory.
 fn mounts(view: &View) -> Vec<OsString> {
     let mut arguments = Arguments::default();
     let shared_memory = SHARED_MEMORY_BYTES.to_string();
-    arguments.add(["--dev", "/dev", "--perms", "1777", "--size", &shared_memory, "--tmpfs", "/dev/shm"]);
+    arguments.add([
+        "--dev",
+        "/dev",
+        "--perms",
+        "1777",
+        "--size",
+        &shared_memory,
+        "--tmpfs",
+        "/dev/shm",
+    ]);
     arguments.add(["--proc", "/proc"]);
     for mount in view.mounts() {
         let path = &mount.path;
@@ -56,7 +79,10 @@ fn mounts(view: &View) -> Vec<OsString> {
         }
     }
     // Read-only only after all mount points were created in them.
-    let hidden = view.mounts().iter().filter(|mount| mount.content == Content::Hidden);
+    let hidden = view
+        .mounts()
+        .iter()
+        .filter(|mount| mount.content == Content::Hidden);
     for mount in hidden.filter(|mount| mount.path.is_dir()) {
         arguments.mount("--remount-ro", &[&mount.path]);
     }
@@ -74,6 +100,7 @@ impl Arguments {
 
     fn mount(&mut self, kind: &str, paths: &[&Path]) {
         self.0.push(kind.into());
-        self.0.extend(paths.iter().map(|path| PathBuf::from(path).into()));
+        self.0
+            .extend(paths.iter().map(|path| PathBuf::from(path).into()));
     }
 }

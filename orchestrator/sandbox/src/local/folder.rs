@@ -1,6 +1,7 @@
-//! The folder of one local sandbox: its socket, the record of its process, its log, a home, a folder for temporary files,
-//! and a workspace unless the user configured one. Only its owner can access it. The sandbox can access only folders in it,
-//! because the record determines which process the host terminates.
+//! The folder of one local sandbox: its socket, the record of its process, its log, a home, a
+//! folder for temporary files, and a workspace unless the user configured one. Only its owner can
+//! access it. The sandbox can access only folders in it, because the record determines which
+//! process the host terminates.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Permissions};
@@ -31,7 +32,9 @@ pub(super) struct SandboxFolder {
 impl SandboxFolder {
     /// Returns the folder of a sandbox, which may not exist.
     pub(super) fn new(state_dir: &Path, sandbox: &SandboxId) -> Result<Self, SandboxError> {
-        let folder = Self { path: sandboxes(state_dir).join(sandbox.as_str()) };
+        let folder = Self {
+            path: sandboxes(state_dir).join(sandbox.as_str()),
+        };
         let length = folder.socket().as_os_str().len();
         if length > MAX_SOCKET_PATH_BYTES {
             return Err(start_error(format!(
@@ -57,7 +60,8 @@ impl SandboxFolder {
         self.path.join("home")
     }
 
-    /// The folder for temporary files of an isolated sandbox. The name is short, because sockets are created in it.
+    /// The folder for temporary files of an isolated sandbox. The name is short, because sockets
+    /// are created in it.
     pub(super) fn temporary(&self) -> PathBuf {
         self.path.join("t")
     }
@@ -85,8 +89,12 @@ impl SandboxFolder {
 
     /// Creates the folder, which must not exist.
     pub(super) fn create(&self, lifetime: Lifetime) -> Result<(), SandboxError> {
-        let private =
-            |recursive: bool, path: &Path| DirBuilder::new().mode(0o700).recursive(recursive).create(path);
+        let private = |recursive: bool, path: &Path| {
+            DirBuilder::new()
+                .mode(0o700)
+                .recursive(recursive)
+                .create(path)
+        };
         private(true, self.path.parent().unwrap_or(&self.path))
             .and_then(|()| private(false, &self.path))
             .and_then(|()| private(false, &self.socket_folder()))
@@ -110,7 +118,8 @@ impl SandboxFolder {
             .map_err(|source| self.error("record the server of", source))
     }
 
-    /// Returns the recorded process. `None` if there is no folder, or the start was aborted before the record.
+    /// Returns the recorded process. `None` if there is no folder, or the start was aborted before
+    /// the record.
     pub(super) fn server(&self) -> Result<Option<ServerProcesses>, SandboxError> {
         match std::fs::read(self.record()) {
             // A crash of the host truncated it. Treated as missing.
@@ -178,7 +187,11 @@ impl SandboxFolder {
     }
 
     fn error(&self, operation: &'static str, source: io::Error) -> SandboxError {
-        SandboxError::host(operation, format_args!("the sandbox folder {}", self.path.display()), source)
+        SandboxError::host(
+            operation,
+            format_args!("the sandbox folder {}", self.path.display()),
+            source,
+        )
     }
 }
 
@@ -196,18 +209,37 @@ pub(super) fn list(state_dir: &Path) -> Result<Vec<SandboxSummary>, SandboxError
             ));
         }
     };
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    Ok(names.filter_map(|name| summarize(SandboxFolder { path: path.join(&name) }, &name)).collect())
+    let names = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names
+        .filter_map(|name| {
+            summarize(
+                SandboxFolder {
+                    path: path.join(&name),
+                },
+                &name,
+            )
+        })
+        .collect())
 }
 
 fn summarize(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
-    let is_running = folder.server().ok().flatten().is_some_and(|processes| processes.server.is_alive());
+    let is_running = folder
+        .server()
+        .ok()
+        .flatten()
+        .is_some_and(|processes| processes.server.is_alive());
     Some(SandboxSummary {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),
         lifetime: folder.lifetime(),
         image: None,
-        condition: if is_running { SandboxState::Running } else { SandboxState::Ended },
+        condition: if is_running {
+            SandboxState::Running
+        } else {
+            SandboxState::Ended
+        },
         created_at: std::fs::metadata(&folder.path)
             .and_then(|found| found.created())
             .ok()
@@ -222,14 +254,21 @@ fn sandboxes(state_dir: &Path) -> PathBuf {
 /// Maximum depth of read-only folders. Each level holds a descriptor.
 const MAX_LEVELS: usize = 128;
 
-/// Gives the owner all rights to a folder and to those in it. Links are not followed, also if a program that is still running
-/// replaces a folder by one.
+/// Gives the owner all rights to a folder and to those in it. Links are not followed, also if a
+/// program that is still running replaces a folder by one.
 fn make_folders_writable(parent: impl AsFd, name: &OsStr, levels: usize) -> io::Result<()> {
     let Some(levels) = levels.checked_sub(1) else {
-        return Err(io::Error::other(format!("more than {MAX_LEVELS} folders deep")));
+        return Err(io::Error::other(format!(
+            "more than {MAX_LEVELS} folders deep"
+        )));
     };
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(parent, name, flags | OFlags::NOFOLLOW | OFlags::PATH, Mode::empty())?;
+    let folder = openat(
+        parent,
+        name,
+        flags | OFlags::NOFOLLOW | OFlags::PATH,
+        Mode::empty(),
+    )?;
     // An unreadable folder cannot be opened otherwise, and `fchmod` needs more.
     let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
     std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
@@ -238,7 +277,8 @@ fn make_folders_writable(parent: impl AsFd, name: &OsStr, levels: usize) -> io::
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
         if entry.file_type().is_dir() && name != "." && name != ".." {
             match make_folders_writable(entries.fd()?, name, levels) {
-                Err(error) if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {}
                 made => made?,
             }
         }
@@ -265,9 +305,15 @@ mod tests {
         std::fs::set_permissions(at("sandbox/cache"), Permissions::from_mode(0o000)).unwrap();
         let make = |name: &str| make_folders_writable(CWD, at(name).as_os_str(), MAX_LEVELS);
         make("sandbox").unwrap();
-        assert_eq!((mode("sandbox/cache"), mode("sandbox/cache/module")), (0o700, 0o700));
+        assert_eq!(
+            (mode("sandbox/cache"), mode("sandbox/cache/module")),
+            (0o700, 0o700)
+        );
         // As if it had replaced a folder that was just listed.
-        assert_eq!(make("sandbox/cache/link").unwrap_err().kind(), ErrorKind::NotADirectory);
+        assert_eq!(
+            make("sandbox/cache/link").unwrap_err().kind(),
+            ErrorKind::NotADirectory
+        );
         assert_eq!(mode("outside"), 0o500);
     }
 }

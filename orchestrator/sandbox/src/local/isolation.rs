@@ -1,11 +1,13 @@
 //! Isolation of local sandboxes. Probed once by using it.
 //!
-//! Both methods provide new namespaces and the same [`View`] of the host's files. By default there is no network except the
-//! sandbox's own loopback. `/dev` and terminals are its own, and all processes are killed when PID 1 exits. The same system
-//! calls are refused, and no process has capabilities, not even root.
+//! Both methods provide new namespaces and the same [`View`] of the host's files. By default there
+//! is no network except the sandbox's own loopback. `/dev` and terminals are its own, and all
+//! processes are killed when PID 1 exits. The same system calls are refused, and no process has
+//! capabilities, not even root.
 //!
-//! **bubblewrap** creates the namespaces with the program of that name. **Landlock** needs no other program: this program
-//! creates them itself ([`crate::confine_if_requested`]), and also restricts with Landlock which files can be opened.
+//! **bubblewrap** creates the namespaces with the program of that name. **Landlock** needs no other
+//! program: this program creates them itself ([`crate::confine_if_requested`]), and also restricts
+//! with Landlock which files can be opened.
 
 use std::fmt;
 use std::io;
@@ -78,7 +80,8 @@ impl fmt::Display for Isolation {
     }
 }
 
-/// Probes the configured isolation. Must not be dropped before it completes, which takes at most 15 s.
+/// Probes the configured isolation. Must not be dropped before it completes, which takes at most 15
+/// s.
 pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxError> {
     let kinds: &[IsolationKind] = match config.isolation {
         IsolationChoice::Probe => &[IsolationKind::Bubblewrap, IsolationKind::Landlock],
@@ -108,17 +111,30 @@ pub(super) async fn probe(config: &LocalConfig) -> Result<Isolation, SandboxErro
 }
 
 async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
-    let program = config.bubblewrap.iter().find(|path| path.is_file()).ok_or("it is not installed")?;
+    let program = config
+        .bubblewrap
+        .iter()
+        .find(|path| path.is_file())
+        .ok_or("it is not installed")?;
     let mut reason = String::new();
     for prevents_namespaces in [true, false] {
-        let isolation = bubblewrap::isolation(program, prevents_namespaces, config.network, &View::base());
-        let preparation = Preparation { bubblewrap: Some(isolation), ..Preparation::default() };
+        let isolation =
+            bubblewrap::isolation(program, prevents_namespaces, config.network, &View::base());
+        let preparation = Preparation {
+            bubblewrap: Some(isolation),
+            ..Preparation::default()
+        };
         let launch = LaunchCommand::new(&config.launcher, &preparation);
         let mut launch = launch.map_err(|error| error.to_string())?;
         // The only program that certainly exists is this one.
         launch.command.env_clear().arg(program).arg("--version");
         match run_probe(launch).await {
-            Ok(_) => return Ok(Isolation::Bubblewrap { program: program.clone(), prevents_namespaces }),
+            Ok(_) => {
+                return Ok(Isolation::Bubblewrap {
+                    program: program.clone(),
+                    prevents_namespaces,
+                });
+            }
             Err(failed) => reason = failed,
         }
     }
@@ -126,14 +142,24 @@ async fn probe_bubblewrap(config: &LocalConfig) -> Result<Isolation, String> {
 }
 
 async fn probe_landlock(config: &LocalConfig) -> Result<Isolation, String> {
-    let confinement = Confinement { mounts: View::base().mounts().into(), network: config.network };
-    let preparation = Preparation { confinement: Some(confinement), ..Preparation::default() };
+    let confinement = Confinement {
+        mounts: View::base().mounts().into(),
+        network: config.network,
+    };
+    let preparation = Preparation {
+        confinement: Some(confinement),
+        ..Preparation::default()
+    };
     let launch = LaunchCommand::new(&config.launcher, &preparation);
     let mut launch = launch.map_err(|error| error.to_string())?;
     launch.command.env_clear();
     let report = run_probe(launch).await?;
-    let ConfinementReport { landlock_abi } = serde_json::from_slice(&report)
-        .map_err(|error| format!("{} does not support confinement: {error}", config.launcher.display()))?;
+    let ConfinementReport { landlock_abi } = serde_json::from_slice(&report).map_err(|error| {
+        format!(
+            "{} does not support confinement: {error}",
+            config.launcher.display()
+        )
+    })?;
     Ok(Isolation::Landlock { abi: landlock_abi })
 }
 
@@ -148,17 +174,24 @@ impl LaunchCommand {
     pub(super) fn new(launcher: &Path, preparation: &Preparation) -> io::Result<Self> {
         let mut command = Command::new(launcher);
         command.arg(CONFINE_ARGUMENT);
-        Ok(Self { command, input: preparation.to_input()? })
+        Ok(Self {
+            command,
+            input: preparation.to_input()?,
+        })
     }
 }
 
-/// Returns the output of a program, or its error output if it fails. Must not be dropped, and is not interrupted by ^C of a
-/// terminal: if `bwrap` is killed during its start, its process in the namespaces continues.
+/// Returns the output of a program, or its error output if it fails. Must not be dropped, and is
+/// not interrupted by ^C of a terminal: if `bwrap` is killed during its start, its process in the
+/// namespaces continues.
 pub(super) async fn run_probe(
     LaunchCommand { mut command, input }: LaunchCommand,
 ) -> Result<Vec<u8>, String> {
     command.process_group(0);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut probe = command.spawn().map_err(|error| error.to_string())?;
     let pid = probe.id().and_then(|pid| i32::try_from(pid).ok());
     let stdin = probe.stdin.take();
@@ -183,6 +216,16 @@ pub(super) async fn run_probe(
         return Ok(output.stdout);
     }
     let message = String::from_utf8_lossy(&output.stderr);
-    let message: String = message.lines().last().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
-    Err(if message.is_empty() { output.status.to_string() } else { message })
+    let message: String = message
+        .lines()
+        .last()
+        .unwrap_or_default()
+        .chars()
+        .take(MAX_QUOTED_CHARS)
+        .collect();
+    Err(if message.is_empty() {
+        output.status.to_string()
+    } else {
+        message
+    })
 }

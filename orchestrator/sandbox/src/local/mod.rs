@@ -1,11 +1,13 @@
-//! The local backend: an action server as a process of this host, isolated with the host's own means. See [`Isolation`].
+//! The local backend: an action server as a process of this host, isolated with the host's own
+//! means. See [`Isolation`].
 //!
-//! Without isolation, which must be requested explicitly, the agent's commands have all rights of the user: they can read
-//! every file and use the network. Memory, CPUs and processes are limited in both cases if the host supports it. See
-//! [`Bounds`].
+//! Without isolation, which must be requested explicitly, the agent's commands have all rights of
+//! the user: they can read every file and use the network. Memory, CPUs and processes are limited
+//! in both cases if the host supports it. See [`Bounds`].
 //!
-//! The server outlives the host program, which attaches again through the server's socket. A server without clients exits.
-//! Removing a sandbox kills its processes and deletes its folder, but never the user's workspace.
+//! The server outlives the host program, which attaches again through the server's socket. A server
+//! without clients exits. Removing a sandbox kills its processes and deletes its folder, but never
+//! the user's workspace.
 
 mod bounds;
 mod bubblewrap;
@@ -24,8 +26,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
-    SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress, Volume,
+    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing,
+    SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    Volume,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -53,13 +56,15 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Settings of the local backend.
 #[derive(Debug)]
 pub struct LocalConfig {
-    /// The parent of the sandboxes' folders. Its path must be short, because it contains unix sockets.
+    /// The parent of the sandboxes' folders. Its path must be short, because it contains unix
+    /// sockets.
     pub state_dir: PathBuf,
     /// The server's binary.
     pub server: ServerBinary,
     /// Secret that sandbox keys are derived from.
     pub secret: HostSecret,
-    /// The complete environment of the agent's commands. That of this program may contain keys and is not inherited.
+    /// The complete environment of the agent's commands. That of this program may contain keys and
+    /// is not inherited.
     pub environment: Vec<(OsString, OsString)>,
     /// A server without requests for this long exits.
     pub idle_timeout: Duration,
@@ -67,19 +72,23 @@ pub struct LocalConfig {
     pub isolation: IsolationChoice,
     /// Whether isolated sandboxes can use the network.
     pub network: bool,
-    /// Files and folders to hide from isolated sandboxes: an engine's socket, a configuration with keys.
+    /// Files and folders to hide from isolated sandboxes: an engine's socket, a configuration with
+    /// keys.
     pub hidden: Vec<PathBuf>,
-    /// A program that first calls [`crate::confine_if_requested`], usually this one (`/proc/PID/exe`).
+    /// A program that first calls [`crate::confine_if_requested`], usually this one
+    /// (`/proc/PID/exe`).
     pub launcher: PathBuf,
     /// Candidates for the path of `bwrap`, usually [`BUBBLEWRAP_PROGRAMS`].
     pub bubblewrap: Vec<PathBuf>,
     /// The mount point of control groups, usually [`CONTROL_GROUPS`].
     pub control_groups: PathBuf,
-    /// The user's runtime folder (`XDG_RUNTIME_DIR`). `None` to request no scopes of the user's systemd manager.
+    /// The user's runtime folder (`XDG_RUNTIME_DIR`). `None` to request no scopes of the user's
+    /// systemd manager.
     pub runtime_dir: Option<PathBuf>,
     /// The user's name. `None` if unknown: then the manager may not outlive the user's sessions.
     pub user: Option<String>,
-    /// What is known of this host. Shared by providers that differ in nothing but isolation, network and hidden files.
+    /// What is known of this host. Shared by providers that differ in nothing but isolation,
+    /// network and hidden files.
     pub probes: Arc<LocalProbes>,
 }
 
@@ -90,7 +99,10 @@ impl LocalConfig {
     /// The user's home.
     fn home(&self) -> Option<PathBuf> {
         let home = self.environment.iter().find(|(name, _)| name == "HOME")?;
-        PathBuf::from(&home.1).canonicalize().ok().filter(|path| path.is_dir() && path.parent().is_some())
+        PathBuf::from(&home.1)
+            .canonicalize()
+            .ok()
+            .filter(|path| path.is_dir() && path.parent().is_some())
     }
 }
 
@@ -103,33 +115,50 @@ pub struct LocalProvider {
 impl LocalProvider {
     /// Creates the provider. Does not access the host yet.
     pub fn new(config: LocalConfig) -> Self {
-        Self { config: Arc::new(config), removals: TaskTracker::new() }
+        Self {
+            config: Arc::new(config),
+            removals: TaskTracker::new(),
+        }
     }
 
-    /// Returns the isolation of this host. The first call, or the first sandbox, probes it: in 20 ms, at most 15 s.
+    /// Returns the isolation of this host. The first call, or the first sandbox, probes it: in 20
+    /// ms, at most 15 s.
     ///
     /// # Errors
-    /// [`SandboxError::RuntimeUnavailable`] if the configured isolation does not work here, with the cause and a remedy.
+    /// [`SandboxError::RuntimeUnavailable`] if the configured isolation does not work here, with
+    /// the cause and a remedy.
     pub async fn isolation(&self) -> Result<Isolation, SandboxError> {
         let probe = || async {
             let config = Arc::clone(&self.config);
             // A separate task, which continues if this future is dropped.
-            let probed = self.removals.spawn(async move { isolation::probe(&config).await });
-            probed.await.unwrap_or_else(|panic| Err(SandboxError::host("probe", "the isolation", panic)))
+            let probed = self
+                .removals
+                .spawn(async move { isolation::probe(&config).await });
+            probed
+                .await
+                .unwrap_or_else(|panic| Err(SandboxError::host("probe", "the isolation", panic)))
         };
-        let probed = self.config.probes.isolation(self.config.isolation, self.config.network);
+        let probed = self
+            .config
+            .probes
+            .isolation(self.config.isolation, self.config.network);
         probed.get_or_try_init(probe).await.cloned()
     }
 
-    /// Returns the limits that this host can enforce. The first call, or the first sandbox, probes them.
+    /// Returns the limits that this host can enforce. The first call, or the first sandbox, probes
+    /// them.
     ///
     /// # Errors
     /// The probe was aborted.
     pub async fn bounds(&self) -> Result<&Bounds, SandboxError> {
         let probe = || async {
             let config = Arc::clone(&self.config);
-            let probed = self.removals.spawn(async move { Bounds::probe(&config).await });
-            probed.await.map_err(|panic| SandboxError::host("probe", "the limits", panic))
+            let probed = self
+                .removals
+                .spawn(async move { Bounds::probe(&config).await });
+            probed
+                .await
+                .map_err(|panic| SandboxError::host("probe", "the limits", panic))
         };
         self.config.probes.bounds.get_or_try_init(probe).await
     }
@@ -152,7 +181,9 @@ impl LocalProvider {
         folder.create(spec.lifetime)?;
         let binary = self.config.server.path().await?;
         folder.record_details(&SandboxDetails {
-            workspace: workspace.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            workspace: workspace
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
             networks: vec![self.network_name(&isolation).to_owned()],
             ..bounds.enforced(&spec.resources)
         })?;
@@ -168,7 +199,13 @@ impl LocalProvider {
                 resources: spec.resources,
                 launcher: self.config.launcher.clone(),
             },
-            isolation: self.sandbox_isolation(&isolation, &folder, &working_dir, &binary, &spec.volumes)?,
+            isolation: self.sandbox_isolation(
+                &isolation,
+                &folder,
+                &working_dir,
+                &binary,
+                &spec.volumes,
+            )?,
             binary,
             working_dir,
         };
@@ -179,11 +216,17 @@ impl LocalProvider {
             client.set_initial_environment(&spec.environment).await?;
             Ok(client)
         };
-        started.await.map_err(|error| with_logs(error, folder.log_tail()))
+        started
+            .await
+            .map_err(|error| with_logs(error, folder.log_tail()))
     }
 
     fn network_name(&self, isolation: &Isolation) -> &'static str {
-        if self.config.network || *isolation == Isolation::None { "host" } else { "none" }
+        if self.config.network || *isolation == Isolation::None {
+            "host"
+        } else {
+            "none"
+        }
     }
 
     /// Returns the isolation of one sandbox. `None` without isolation.
@@ -199,7 +242,11 @@ impl LocalProvider {
             return Ok(None);
         }
         View::link_tools(&self.config, folder).map_err(|source| {
-            SandboxError::host("create", format_args!("the home {}", folder.home().display()), source)
+            SandboxError::host(
+                "create",
+                format_args!("the home {}", folder.home().display()),
+                source,
+            )
         })?;
         Ok(Some(SandboxIsolation {
             isolation: isolation.clone(),
@@ -217,7 +264,9 @@ impl LocalProvider {
             runtime: RUNTIME,
             sandbox: sandbox.clone(),
             key: self.config.secret.derive_key(sandbox),
-            connector: Box::new(ServerSocket { folder: self.folder(sandbox)? }),
+            connector: Box::new(ServerSocket {
+                folder: self.folder(sandbox)?,
+            }),
         })
     }
 }
@@ -242,17 +291,23 @@ impl SandboxProvider for LocalProvider {
                 tracing::warn!(sandbox = %left, %error, "cannot remove the sandbox of a failed start");
             }
         });
-        let started = self.start_sandbox(&sandbox, spec, unfinished.steps(), on_progress).await;
+        let started = self
+            .start_sandbox(&sandbox, spec, unfinished.steps(), on_progress)
+            .await;
         Ok(Box::new(unfinished.finish(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.address(&lease.sandbox_id)?;
-        Ok(Box::new(ActionClient::reconnect(address, Some(&lease.boot_id)).await?))
+        Ok(Box::new(
+            ActionClient::reconnect(address, Some(&lease.boot_id)).await?,
+        ))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(ActionClient::reconnect(self.address(sandbox)?, None).await?))
+        Ok(Box::new(
+            ActionClient::reconnect(self.address(sandbox)?, None).await?,
+        ))
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
@@ -260,11 +315,17 @@ impl SandboxProvider for LocalProvider {
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "pause a sandbox" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "pause a sandbox",
+        })
     }
 
     fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "make snapshots" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "make snapshots",
+        })
     }
 
     fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
@@ -292,7 +353,10 @@ impl SandboxMonitoring for LocalProvider {
     }
 
     async fn usage(&self, _: &SandboxId) -> Result<ResourceUsage, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "measure the resource usage of a sandbox" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "measure the resource usage of a sandbox",
+        })
     }
 
     async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
@@ -300,7 +364,8 @@ impl SandboxMonitoring for LocalProvider {
     }
 }
 
-/// Kills a sandbox's processes, removes its control groups and deletes its folder, with the record of its process last.
+/// Kills a sandbox's processes, removes its control groups and deletes its folder, with the record
+/// of its process last.
 async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
     let folder = SandboxFolder::new(&config.state_dir, sandbox)?;
     let group = config.secret.group_name(sandbox);
@@ -311,12 +376,15 @@ async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), Sandbox
     if let Some(processes) = server {
         processes.terminate().await.map_err(|source| {
             let pid = processes.server.pid;
-            SandboxError::host("terminate", format_args!("the server of {sandbox}, process {pid}"), source)
+            SandboxError::host(
+                "terminate",
+                format_args!("the server of {sandbox}, process {pid}"),
+                source,
+            )
         })?;
     }
-    groups
-        .remove(&group)
-        .await
-        .map_err(|source| SandboxError::host("remove", format_args!("the control groups {group}"), source))?;
+    groups.remove(&group).await.map_err(|source| {
+        SandboxError::host("remove", format_args!("the control groups {group}"), source)
+    })?;
     folder.remove().await
 }

@@ -1,4 +1,5 @@
-//! What the probes of this host have found, so that every provider of a program does not repeat them.
+//! What the probes of this host have found, so that every provider of a program does not repeat
+//! them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +20,15 @@ pub struct LocalProbes {
 }
 
 impl LocalProbes {
-    pub(super) fn isolation(&self, choice: IsolationChoice, network: bool) -> Arc<OnceCell<Isolation>> {
-        let mut probed = self.isolation.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn isolation(
+        &self,
+        choice: IsolationChoice,
+        network: bool,
+    ) -> Arc<OnceCell<Isolation>> {
+        let mut probed = self
+            .isolation
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         Arc::clone(probed.entry((choice, network)).or_default())
     }
 }

@@ -1,4 +1,5 @@
-//! A process of this host, identified by more than its id, so that another process with a reused id is never signalled.
+//! A process of this host, identified by more than its id, so that another process with a reused id
+//! is never signalled.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,8 +10,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tokio::task::spawn_blocking;
 
-/// Time for a server to terminate its processes (2 s for `SIGTERM` and 1 s for the rest), and for the kernel to reap a
-/// killed one.
+/// Time for a server to terminate its processes (2 s for `SIGTERM` and 1 s for the rest), and for
+/// the kernel to reap a killed one.
 const TERMINATION_GRACE_PERIOD: Duration = Duration::from_secs(4);
 
 /// The server's process, and its isolating parent.
@@ -25,9 +26,13 @@ pub(super) struct ServerProcesses {
 }
 
 impl ServerProcesses {
-    /// Creates the record of a server without isolation, or of one whose process in the namespaces is not known yet.
+    /// Creates the record of a server without isolation, or of one whose process in the namespaces
+    /// is not known yet.
     pub(super) fn from_process(server: KnownProcess) -> Self {
-        Self { server, isolator: None }
+        Self {
+            server,
+            isolator: None,
+        }
     }
 
     /// Terminates all of these processes.
@@ -53,7 +58,11 @@ impl KnownProcess {
     /// Returns the process that currently has this id.
     pub(super) fn with_pid(pid: i32) -> io::Result<Self> {
         let start_time_ticks = stat(pid)?.start_time_ticks;
-        Ok(Self { pid, start_time_ticks, kernel_boot_id: kernel_boot_id()? })
+        Ok(Self {
+            pid,
+            start_time_ticks,
+            kernel_boot_id: kernel_boot_id()?,
+        })
     }
 
     /// Whether it still runs.
@@ -67,7 +76,8 @@ impl KnownProcess {
             return Ok(());
         };
         let descendants = self.descendants()?;
-        // On a blocking thread, for at most three grace periods: the runtime has no safe way to wait for a pidfd.
+        // On a blocking thread, for at most three grace periods: the runtime has no safe way to
+        // wait for a pidfd.
         let exited = spawn_blocking(move || -> io::Result<bool> {
             let has_exited =
                 signal_and_wait(&handle, Signal::TERM)? || signal_and_wait(&handle, Signal::KILL)?;
@@ -106,14 +116,21 @@ impl KnownProcess {
         let pids = std::fs::read_dir("/proc")?.flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         // A process that exits meanwhile is skipped.
-        let all: Vec<(i32, Stat)> = pids.filter_map(|pid| Some((pid, stat(pid).ok()?))).collect();
+        let all: Vec<(i32, Stat)> = pids
+            .filter_map(|pid| Some((pid, stat(pid).ok()?)))
+            .collect();
         let mut found = Vec::new();
         let mut parents = vec![self.pid];
         while let Some(parent) = parents.pop() {
             for (pid, stat) in all.iter().filter(|(_, stat)| stat.parent == parent) {
                 parents.push(*pid);
-                let (start_time_ticks, kernel_boot_id) = (stat.start_time_ticks, self.kernel_boot_id.clone());
-                found.push(Self { pid: *pid, start_time_ticks, kernel_boot_id });
+                let (start_time_ticks, kernel_boot_id) =
+                    (stat.start_time_ticks, self.kernel_boot_id.clone());
+                found.push(Self {
+                    pid: *pid,
+                    start_time_ticks,
+                    kernel_boot_id,
+                });
             }
         }
         Ok(found)
@@ -153,7 +170,10 @@ fn wait(process: &OwnedFd, timeout: Duration) -> io::Result<bool> {
 fn require_exit(exited: Result<io::Result<bool>, tokio::task::JoinError>) -> io::Result<()> {
     match exited.unwrap_or_else(|panic| Err(panic.into()))? {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::TimedOut, "it did not exit after SIGKILL")),
+        false => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "it did not exit after SIGKILL",
+        )),
     }
 }
 
@@ -171,8 +191,12 @@ struct Stat {
 
 fn stat(pid: i32) -> io::Result<Stat> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_stat(&text)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat: {text:?}")))
+    parse_stat(&text).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("/proc/{pid}/stat: {text:?}"),
+        )
+    })
 }
 
 /// The second field, the name, is in parentheses and may itself contain parentheses and spaces.
@@ -181,11 +205,16 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let mut fields = after_name.split_ascii_whitespace(); // from the third: the state
     let parent = fields.nth(1)?.parse().ok()?; // the fourth
     let start_time_ticks = fields.nth(17)?.parse().ok()?; // the 22nd
-    Some(Stat { parent, start_time_ticks })
+    Some(Stat {
+        parent,
+        start_time_ticks,
+    })
 }
 
 fn kernel_boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+        .trim()
+        .to_owned())
 }
 
 #[cfg(test)]
@@ -204,15 +233,21 @@ mod tests {
 
     #[tokio::test]
     async fn process_tree_is_terminated_unless_its_id_was_reused() {
-        let mut child =
-            Command::new("sh").args(["-c", "sleep 1000 & wait"]).stdin(Stdio::null()).spawn().unwrap();
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 1000 & wait"])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
         let known = KnownProcess::with_pid(child.id().try_into().unwrap()).unwrap();
         while known.descendants().unwrap().is_empty() {
             tokio::task::yield_now().await;
         }
         let sleeping = known.descendants().unwrap();
 
-        let other = KnownProcess { start_time_ticks: known.start_time_ticks + 1, ..known.clone() };
+        let other = KnownProcess {
+            start_time_ticks: known.start_time_ticks + 1,
+            ..known.clone()
+        };
         other.terminate_tree().await.unwrap();
         assert!(child.try_wait().unwrap().is_none(), "it is another process");
 

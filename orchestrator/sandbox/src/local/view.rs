@@ -1,11 +1,12 @@
 //! The host's files that are visible in an isolated sandbox: only those that are listed here.
 //!
-//! These are programs and their data (`/usr`, `/bin`, `/lib`, …), the world-readable part of `/etc`, some kernel
-//! information, folders of the user's home that contain only tools, the configured volumes, and the workspace. `/tmp` and
-//! the home are the sandbox's own, and so are `/dev` and `/proc`, which each isolation provides.
+//! These are programs and their data (`/usr`, `/bin`, `/lib`, …), the world-readable part of
+//! `/etc`, some kernel information, folders of the user's home that contain only tools, the
+//! configured volumes, and the workspace. `/tmp` and the home are the sandbox's own, and so are
+//! `/dev` and `/proc`, which each isolation provides.
 //!
-//! A visible unix socket can be connected to without a network. Therefore, folders in which services listen (`/run`,
-//! `/var/lib`, `/opt`) are never visible as a whole.
+//! A visible unix socket can be connected to without a network. Therefore, folders in which
+//! services listen (`/run`, `/var/lib`, `/opt`) are never visible as a whole.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Metadata};
@@ -20,11 +21,22 @@ use super::{Isolation, LocalConfig};
 use crate::confine::{Content, Mount};
 use crate::provisioning::{start_error, unusable_workspace};
 
-/// Programs, libraries and their data. `/nix/store` and `/gnu/store` contain them on NixOS and Guix.
-const PROGRAMS: [&str; 9] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
+/// Programs, libraries and their data. `/nix/store` and `/gnu/store` contain them on NixOS and
+/// Guix.
+const PROGRAMS: [&str; 9] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+];
 
-/// Data of installed programs in other places, and files that language runtimes read to size themselves.
+/// Data of installed programs in other places, and files that language runtimes read to size
+/// themselves.
 const PROGRAM_DATA: [&str; 7] = [
     "/var/cache/fontconfig",
     "/var/lib/ca-certificates",
@@ -78,13 +90,21 @@ impl View {
     /// Returns the mounts that every program needs.
     pub(super) fn base() -> Self {
         let mut view = Self::default();
-        let root = fs::read_dir("/").into_iter().flatten().flatten().map(|entry| entry.path());
+        let root = fs::read_dir("/")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path());
         for path in root.chain(LINKS.map(PathBuf::from)) {
             if let Ok(target) = fs::read_link(&path) {
                 view.add(path, Content::Link(target));
             }
         }
-        for path in EMPTY_FOLDERS.map(PathBuf::from).into_iter().filter(|path| !path.is_symlink()) {
+        for path in EMPTY_FOLDERS
+            .map(PathBuf::from)
+            .into_iter()
+            .filter(|path| !path.is_symlink())
+        {
             view.add(path, Content::Empty);
         }
         for path in PROGRAMS.into_iter().chain(PROGRAM_DATA).map(PathBuf::from) {
@@ -94,7 +114,9 @@ impl View {
         }
         match public_part(Path::new(CONFIGURATION)) {
             PublicPart::All => view.add_read_only(CONFIGURATION.into()),
-            PublicPart::Some(mounts) => mounts.into_iter().for_each(|each| view.add(each.path, each.content)),
+            PublicPart::Some(mounts) => mounts
+                .into_iter()
+                .for_each(|each| view.add(each.path, each.content)),
             PublicPart::None => {}
         }
         view.restrict_kernel_settings();
@@ -116,8 +138,12 @@ impl View {
         let home = config.home();
         // A sandbox with the home as its workspace may have created a link out of it.
         let tools = home.iter().flat_map(|home| {
-            let tools = TOOLS_AT_HOME.iter().filter_map(|tool| home.join(tool).canonicalize().ok());
-            tools.filter(|tool| tool.starts_with(home)).collect::<Vec<_>>()
+            let tools = TOOLS_AT_HOME
+                .iter()
+                .filter_map(|tool| home.join(tool).canonicalize().ok());
+            tools
+                .filter(|tool| tool.starts_with(home))
+                .collect::<Vec<_>>()
         });
         tools.for_each(|tool| view.add_read_only(tool));
         if config.network
@@ -132,13 +158,22 @@ impl View {
         for volume in volumes {
             view.add_volume(volume)?;
         }
-        let own = [folder.socket_folder(), folder.home(), workspace.to_owned(), binary.to_owned()];
+        let own = [
+            folder.socket_folder(),
+            folder.home(),
+            workspace.to_owned(),
+            binary.to_owned(),
+        ];
         let own = own.map(|path| path.canonicalize().unwrap_or(path));
         let [writable @ .., binary] = &own;
-        writable.iter().for_each(|path| view.add(path.clone(), Content::Writable(path.clone())));
+        writable
+            .iter()
+            .for_each(|path| view.add(path.clone(), Content::Writable(path.clone())));
         view.add_read_only(binary.clone());
         let hidden = config.hidden.iter().chain([&config.state_dir]);
-        hidden.filter_map(|path| path.canonicalize().ok()).for_each(|path| view.hide(path, &own));
+        hidden
+            .filter_map(|path| path.canonicalize().ok())
+            .for_each(|path| view.hide(path, &own));
         Ok(view.sorted())
     }
 
@@ -149,8 +184,11 @@ impl View {
     /// Returns the visible folders of a `PATH`.
     pub(super) fn search_path(&self, path: &OsStr) -> OsString {
         let folders = std::env::split_paths(path);
-        let visible =
-            folders.filter(|folder| folder.canonicalize().is_ok_and(|folder| self.is_visible(&folder)));
+        let visible = folders.filter(|folder| {
+            folder
+                .canonicalize()
+                .is_ok_and(|folder| self.is_visible(&folder))
+        });
         // Cannot fail: the parts contain no separator.
         std::env::join_paths(visible).unwrap_or_else(|_| path.to_owned())
     }
@@ -159,17 +197,24 @@ impl View {
     fn is_visible(&self, path: &Path) -> bool {
         let above = self.0.iter().filter(|each| path.starts_with(&each.path));
         match above.max_by_key(|each| each.path.components().count()) {
-            Some(Mount { path, content: Content::ReadOnly(source) | Content::Writable(source) }) => {
-                path == source
-            }
+            Some(Mount {
+                path,
+                content: Content::ReadOnly(source) | Content::Writable(source),
+            }) => path == source,
             _ => false,
         }
     }
 
     /// Links the tools of the user's home into the sandbox's home.
     pub(super) fn link_tools(config: &LocalConfig, folder: &SandboxFolder) -> std::io::Result<()> {
-        let Some(home) = config.home() else { return Ok(()) };
-        for tool in TOOLS_AT_HOME.map(Path::new).into_iter().filter(|tool| home.join(tool).exists()) {
+        let Some(home) = config.home() else {
+            return Ok(());
+        };
+        for tool in TOOLS_AT_HOME
+            .map(Path::new)
+            .into_iter()
+            .filter(|tool| home.join(tool).exists())
+        {
             let link = folder.home().join(tool);
             if let Some(parent) = link.parent() {
                 fs::create_dir_all(parent)?;
@@ -180,22 +225,35 @@ impl View {
     }
 
     fn add_volume(&mut self, volume: &Volume) -> Result<(), SandboxError> {
-        let unusable =
-            |reason: String| start_error(format!("cannot mount the volume {}: {reason}", volume.source));
+        let unusable = |reason: String| {
+            start_error(format!(
+                "cannot mount the volume {}: {reason}",
+                volume.source
+            ))
+        };
         let source = Path::new(&volume.source);
         if !source.is_absolute() {
             return Err(unusable("a local sandbox has no named volumes".into()));
         }
-        let source = source.canonicalize().map_err(|error| unusable(error.to_string()))?;
-        let content = if volume.read_only { Content::ReadOnly } else { Content::Writable };
+        let source = source
+            .canonicalize()
+            .map_err(|error| unusable(error.to_string()))?;
+        let content = if volume.read_only {
+            Content::ReadOnly
+        } else {
+            Content::Writable
+        };
         self.add(volume.target.clone().into(), content(source));
         Ok(())
     }
 
-    /// Protects the part of `/proc` that configures the host's kernel or is readable only by root. Root is restricted only by
-    /// these mounts, other users by the modes of the files.
+    /// Protects the part of `/proc` that configures the host's kernel or is readable only by root.
+    /// Root is restricted only by these mounts, other users by the modes of the files.
     fn restrict_kernel_settings(&mut self) {
-        let hidden = HOST_INFORMATION.map(PathBuf::from).into_iter().filter(|path| path.exists());
+        let hidden = HOST_INFORMATION
+            .map(PathBuf::from)
+            .into_iter()
+            .filter(|path| path.exists());
         hidden.for_each(|path| self.add(path, Content::Hidden));
         if !rustix::process::geteuid().is_root() {
             return;
@@ -203,7 +261,9 @@ impl View {
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let path = entry.path();
             let is_process = entry.file_name().to_string_lossy().parse::<u32>().is_ok();
-            let Ok(found) = fs::symlink_metadata(&path) else { continue };
+            let Ok(found) = fs::symlink_metadata(&path) else {
+                continue;
+            };
             if is_process || found.is_symlink() || self.0.iter().any(|each| each.path == path) {
                 continue;
             }
@@ -220,7 +280,8 @@ impl View {
         if own.contains(&hidden) {
             return;
         }
-        self.0.retain(|each| !each.path.starts_with(&hidden) || own.contains(&each.path));
+        self.0
+            .retain(|each| !each.path.starts_with(&hidden) || own.contains(&each.path));
         if self.is_visible(&hidden) {
             self.add(hidden, Content::Hidden);
         }
@@ -245,33 +306,55 @@ impl View {
 /// The part of a file or folder that is world-readable.
 enum PublicPart {
     All,
-    /// A folder that also contains secrets: its other entries individually. Hiding the secrets would not be reliable, because
-    /// a file that the host replaces, such as the password file, loses its cover.
+    /// A folder that also contains secrets: its other entries individually. Hiding the secrets
+    /// would not be reliable, because a file that the host replaces, such as the password file,
+    /// loses its cover.
     Some(Vec<Mount>),
     None,
 }
 
 fn public_part(path: &Path) -> PublicPart {
-    let Ok(found) = fs::symlink_metadata(path) else { return PublicPart::None };
+    let Ok(found) = fs::symlink_metadata(path) else {
+        return PublicPart::None;
+    };
     let kind = found.file_type();
     if kind.is_symlink() {
         return PublicPart::All;
     }
     // Processes in the sandbox cannot read it either.
     let is_secret = !others_can_read(&found) && access(path, Access::READ_OK).is_ok();
-    if is_secret || kind.is_socket() || kind.is_fifo() || kind.is_block_device() || kind.is_char_device() {
+    if is_secret
+        || kind.is_socket()
+        || kind.is_fifo()
+        || kind.is_block_device()
+        || kind.is_char_device()
+    {
         return PublicPart::None;
     }
-    let entries = if kind.is_dir() { fs::read_dir(path).ok() } else { None };
-    let entries = entries.into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = if kind.is_dir() {
+        fs::read_dir(path).ok()
+    } else {
+        None
+    };
+    let entries = entries
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
     let parts: Vec<_> = entries.map(|entry| (public_part(&entry), entry)).collect();
-    if parts.iter().all(|(part, _)| matches!(part, PublicPart::All)) {
+    if parts
+        .iter()
+        .all(|(part, _)| matches!(part, PublicPart::All))
+    {
         return PublicPart::All;
     }
     let mounts = parts.into_iter().flat_map(|(part, path)| match part {
         PublicPart::All => {
             let link = fs::read_link(&path).map(Content::Link);
-            vec![Mount { content: link.unwrap_or_else(|_| Content::ReadOnly(path.clone())), path }]
+            vec![Mount {
+                content: link.unwrap_or_else(|_| Content::ReadOnly(path.clone())),
+                path,
+            }]
         }
         PublicPart::Some(mounts) => mounts,
         PublicPart::None => Vec::new(),
@@ -284,7 +367,8 @@ fn others_can_read(found: &Metadata) -> bool {
     found.mode() & needed == needed
 }
 
-/// Rejects a workspace that root could write to only with capabilities that a sandbox does not have.
+/// Rejects a workspace that root could write to only with capabilities that a sandbox does not
+/// have.
 pub(super) fn check_owner(workspace: &Path, isolation: &Isolation) -> Result<(), SandboxError> {
     if *isolation == Isolation::None || !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -313,7 +397,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
         let folders = ["bin", "home/bin", "home/tools/bin", "tmp/bin"].map(|path| root.join(path));
-        folders.iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+        folders
+            .iter()
+            .for_each(|folder| std::fs::create_dir_all(folder).unwrap());
         let mut view = View::default();
         view.add_read_only(root.join("bin"));
         view.add_read_only(root.join("home/tools"));
@@ -332,7 +418,11 @@ mod tests {
             std::fs::create_dir(root.join(path)).unwrap();
             std::fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
         }
-        for (path, mode) in [("public/file", 0o644), ("keys/host", 0o600), ("keys/host.pub", 0o644)] {
+        for (path, mode) in [
+            ("public/file", 0o644),
+            ("keys/host", 0o600),
+            ("keys/host.pub", 0o644),
+        ] {
             std::fs::write(root.join(path), "").unwrap();
             std::fs::set_permissions(root.join(path), Permissions::from_mode(mode)).unwrap();
         }
@@ -344,9 +434,17 @@ mod tests {
             panic!("mounted as a whole, or not at all")
         };
         mounts.sort_by(|one, other| one.path.cmp(&other.path));
-        let read_only =
-            |path: &str| Mount { path: root.join(path), content: Content::ReadOnly(root.join(path)) };
-        let link = Mount { path: root.join("link"), content: Content::Link("public/file".into()) };
-        assert_eq!(mounts, [read_only("keys/host.pub"), link, read_only("public")]);
+        let read_only = |path: &str| Mount {
+            path: root.join(path),
+            content: Content::ReadOnly(root.join(path)),
+        };
+        let link = Mount {
+            path: root.join("link"),
+            content: Content::Link("public/file".into()),
+        };
+        assert_eq!(
+            mounts,
+            [read_only("keys/host.pub"), link, read_only("public")]
+        );
     }
 }

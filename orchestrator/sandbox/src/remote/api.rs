@@ -1,4 +1,5 @@
-//! Requests to a runtime API: one connection each, JSON in both directions, bounded in size and time.
+//! Requests to a runtime API: one connection each, JSON in both directions, bounded in size and
+//! time.
 
 use std::fmt;
 use std::time::Duration;
@@ -43,7 +44,10 @@ pub(super) enum ApiError {
     #[error("{call}: {reason}")]
     Broken { call: String, reason: String },
     #[error("{call}: {error}")]
-    Response { call: String, error: ApiErrorResponse },
+    Response {
+        call: String,
+        error: ApiErrorResponse,
+    },
     #[error(
         "{call}: the response cannot be read ({reason}): check that the address is that of a runtime API"
     )]
@@ -101,7 +105,8 @@ impl ApiError {
         matches!(self, Self::Response { error, .. } if error.status == StatusCode::NOT_FOUND)
     }
 
-    /// Converts the error of a request that starts a sandbox from `image`. `None` if the request names no image.
+    /// Converts the error of a request that starts a sandbox from `image`. `None` if the request
+    /// names no image.
     pub(super) fn into_sandbox_error(self, image: Option<&str>) -> SandboxError {
         match self {
             Self::Open(error) => error.into(),
@@ -119,22 +124,26 @@ impl ApiErrorResponse {
                 image: image.unwrap_or("(the default)").into(),
                 detail: self.detail,
             },
-            (ApiErrorCode::StartFailed | ApiErrorCode::Invalid, _) => {
-                SandboxError::Start { detail: self.detail, logs: self.logs }
-            }
+            (ApiErrorCode::StartFailed | ApiErrorCode::Invalid, _) => SandboxError::Start {
+                detail: self.detail,
+                logs: self.logs,
+            },
             (ApiErrorCode::Unsupported, _) => SandboxError::Unsupported {
                 runtime: RUNTIME,
                 what: "do that: the runtime of the sandbox host does not support it",
             },
             (ApiErrorCode::Lost | ApiErrorCode::NotFound, _) => SandboxError::Lost { detail },
-            (_, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                unavailable(format!("{detail}: it rejects the key: check sandbox.api_key (SANDBOX_API_KEY)"))
-            }
+            (_, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => unavailable(format!(
+                "{detail}: it rejects the key: check sandbox.api_key (SANDBOX_API_KEY)"
+            )),
             (_, StatusCode::NOT_FOUND) => {
                 unavailable(format!("{detail}: check sandbox.remote_runtime_api_url"))
             }
             (_, StatusCode::BAD_REQUEST | StatusCode::UNPROCESSABLE_ENTITY) => {
-                SandboxError::Start { detail, logs: self.logs }
+                SandboxError::Start {
+                    detail,
+                    logs: self.logs,
+                }
             }
             _ => unavailable(detail),
         }
@@ -147,13 +156,18 @@ impl RuntimeApi {
     pub(super) fn new(endpoint: Endpoint, key: &SecretString) -> Result<Self, SandboxError> {
         let key = secret_header(key).ok_or_else(|| {
             unavailable(
-                "the key sandbox.api_key cannot be sent in a header: write it in one line of ASCII".into(),
+                "the key sandbox.api_key cannot be sent in a header: write it in one line of ASCII"
+                    .into(),
             )
         })?;
         Ok(Self { endpoint, key })
     }
 
-    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str, wait: Duration) -> Result<T, ApiError> {
+    pub(super) async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        wait: Duration,
+    ) -> Result<T, ApiError> {
         self.call(Method::GET, path, Bytes::new(), wait).await
     }
 
@@ -187,13 +201,26 @@ impl RuntimeApi {
         };
         serde_json::from_slice(&body).map_err(|error| {
             let is_page = body.trim_ascii_start().starts_with(b"<");
-            let reason = if is_page { "a web page, not JSON".to_owned() } else { error.to_string() };
+            let reason = if is_page {
+                "a web page, not JSON".to_owned()
+            } else {
+                error.to_string()
+            };
             ApiError::Malformed { call, reason }
         })
     }
 
-    async fn exchange(&self, method: Method, path: &str, body: Bytes, call: &str) -> Result<Bytes, ApiError> {
-        let broken = |reason: String| ApiError::Broken { call: call.to_owned(), reason };
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        call: &str,
+    ) -> Result<Bytes, ApiError> {
+        let broken = |reason: String| ApiError::Broken {
+            call: call.to_owned(),
+            reason,
+        };
         let stream = self.endpoint.open(Protocol::Http1).await?;
         let (mut sender, driver) = hyper::client::conn::http1::Builder::new()
             .max_headers(MAX_HEADERS)
@@ -202,11 +229,16 @@ impl RuntimeApi {
             .map_err(|error| broken(format_chain(&error)))?;
         let request = self.request(method, path, body);
         let exchange = async {
-            let response =
-                sender.send_request(request).await.map_err(|error| broken(format_chain(&error)))?;
+            let response = sender
+                .send_request(request)
+                .await
+                .map_err(|error| broken(format_chain(&error)))?;
             if !response.status().is_success() {
                 let error = read_error(response).await;
-                return Err(ApiError::Response { call: call.to_owned(), error });
+                return Err(ApiError::Response {
+                    call: call.to_owned(),
+                    error,
+                });
             }
             read(response).await.map_err(broken)
         };
@@ -222,7 +254,10 @@ impl RuntimeApi {
         *request.uri_mut() = url.path(path).parse().unwrap_or_default();
         let headers = request.headers_mut();
         headers.insert(API_KEY_HEADER, self.key.clone());
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
         headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         if let Ok(host) = HeaderValue::from_str(url.authority()) {
             headers.insert(header::HOST, host);
@@ -239,19 +274,39 @@ impl RuntimeApi {
 pub(super) async fn read_error(response: Response<Incoming>) -> ApiErrorResponse {
     let status = response.status();
     let retry_after = response.headers().get(header::RETRY_AFTER);
-    let retry_after =
-        retry_after.and_then(|seconds| seconds.to_str().ok()?.parse().ok()).map(Duration::from_secs);
-    let body = timeout(ERROR_BODY_TIMEOUT, read(response)).await.ok().and_then(Result::ok);
+    let retry_after = retry_after
+        .and_then(|seconds| seconds.to_str().ok()?.parse().ok())
+        .map(Duration::from_secs);
+    let body = timeout(ERROR_BODY_TIMEOUT, read(response))
+        .await
+        .ok()
+        .and_then(Result::ok);
     let body = body.and_then(|body| serde_json::from_slice(&body).ok());
-    let ApiErrorBody { code, detail, mut logs } = body.unwrap_or_default();
-    let detail = if detail.is_empty() { "without a readable reason".into() } else { quote(&detail) };
+    let ApiErrorBody {
+        code,
+        detail,
+        mut logs,
+    } = body.unwrap_or_default();
+    let detail = if detail.is_empty() {
+        "without a readable reason".into()
+    } else {
+        quote(&detail)
+    };
     let excess = logs.len().saturating_sub(MAX_LOG_BYTES);
     logs.drain(..logs.ceil_char_boundary(excess));
-    ApiErrorResponse { status, code, detail, logs, retry_after }
+    ApiErrorResponse {
+        status,
+        code,
+        detail,
+        logs,
+        retry_after,
+    }
 }
 
 async fn read(response: Response<Incoming>) -> Result<Bytes, String> {
-    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect().await;
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES)
+        .collect()
+        .await;
     body.map(|body| body.to_bytes())
         .map_err(|error| format!("reading the response: {}", format_chain(error.as_ref())))
 }

@@ -1,4 +1,5 @@
-//! Streams to an action server that listens on a network, itself or behind a proxy that supports HTTP/2.
+//! Streams to an action server that listens on a network, itself or behind a proxy that supports
+//! HTTP/2.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,17 +26,27 @@ pub(super) struct DirectConnector {
 
 impl DirectConnector {
     pub(super) fn new(endpoint: Endpoint) -> Self {
-        Self { endpoint, refused_since: Mutex::new(None) }
+        Self {
+            endpoint,
+            refused_since: Mutex::new(None),
+        }
     }
 
     fn on_error(&self, error: OpenError) -> ConnectError {
-        let mut since = self.refused_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self
+            .refused_since
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if !error.is_refused() {
             *since = None;
             return error.into();
         }
         let since = *since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= REFUSED_TIMEOUT { ConnectError::Gone(error.to_string()) } else { error.into() }
+        if since.elapsed() >= REFUSED_TIMEOUT {
+            ConnectError::Gone(error.to_string())
+        } else {
+            error.into()
+        }
     }
 }
 
@@ -44,7 +55,10 @@ impl Connector for DirectConnector {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         match self.endpoint.open(Protocol::Http2).await {
             Ok(stream) => {
-                *self.refused_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *self
+                    .refused_since
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner) = None;
                 Ok(stream)
             }
             Err(error) => Err(self.on_error(error)),

@@ -30,14 +30,21 @@ pub(super) enum OpenError {
     #[error("cannot reach {server}: {source}: check the address, and that the server runs")]
     Unreachable { server: String, source: io::Error },
     /// TLS fails, but not because of the certificate.
-    #[error("cannot establish TLS with {server}: {source}: check the port, and whether it is http://")]
+    #[error(
+        "cannot establish TLS with {server}: {source}: check the port, and whether it is http://"
+    )]
     Tls { server: String, source: io::Error },
     /// The certificate is not valid. A retry cannot succeed.
-    #[error("the certificate of {server} is not valid: {reason}: configure the file of its CA, or renew it")]
+    #[error(
+        "the certificate of {server} is not valid: {reason}: configure the file of its CA, or renew it"
+    )]
     Certificate { server: String, reason: String },
     /// The server does not support the protocol over TLS.
     #[error("{server} does not support {protocol}: a proxy in front of it must forward it")]
-    Protocol { server: String, protocol: &'static str },
+    Protocol {
+        server: String,
+        protocol: &'static str,
+    },
     /// The configured certificates cannot be loaded.
     #[error(transparent)]
     Trust(SandboxError),
@@ -66,7 +73,11 @@ impl From<OpenError> for SandboxError {
 
 impl From<OpenError> for ConnectError {
     fn from(error: OpenError) -> Self {
-        Self::Failed { operation: "open", subject: "a stream".into(), source: io::Error::other(error) }
+        Self::Failed {
+            operation: "open",
+            subject: "a stream".into(),
+            source: io::Error::other(error),
+        }
     }
 }
 
@@ -77,7 +88,10 @@ impl Endpoint {
 
     /// Returns another server with the same trusted authorities.
     pub(super) fn with_url(&self, url: ServerUrl) -> Self {
-        Self { url, trust: Arc::clone(&self.trust) }
+        Self {
+            url,
+            trust: Arc::clone(&self.trust),
+        }
     }
 
     /// Opens a stream for this protocol, with a timeout.
@@ -91,19 +105,31 @@ impl Endpoint {
 
     async fn open_unbounded(&self, protocol: Protocol) -> Result<Box<dyn ByteStream>, OpenError> {
         let address = (self.url.host(), self.url.port());
-        let stream = TcpStream::connect(address).await.map_err(|source| self.unreachable(source))?;
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|source| self.unreachable(source))?;
         // Otherwise small frames would be delayed.
-        stream.set_nodelay(true).map_err(|source| self.unreachable(source))?;
+        stream
+            .set_nodelay(true)
+            .map_err(|source| self.unreachable(source))?;
         if !self.url.is_tls() {
             return Ok(Box::new(stream));
         }
-        let connector = self.trust.connector(protocol).await.map_err(OpenError::Trust)?;
-        let name = ServerName::try_from(self.url.host().to_owned()).map_err(|_| OpenError::Certificate {
-            server: self.server(),
-            reason: "a certificate cannot contain this name".into(),
+        let connector = self
+            .trust
+            .connector(protocol)
+            .await
+            .map_err(OpenError::Trust)?;
+        let name = ServerName::try_from(self.url.host().to_owned()).map_err(|_| {
+            OpenError::Certificate {
+                server: self.server(),
+                reason: "a certificate cannot contain this name".into(),
+            }
         })?;
-        let stream =
-            connector.connect(name, stream).await.map_err(|source| self.tls_error(source, protocol))?;
+        let stream = connector
+            .connect(name, stream)
+            .await
+            .map_err(|source| self.tls_error(source, protocol))?;
         match stream.get_ref().1.alpn_protocol() {
             Some(agreed) if agreed == protocol.alpn() => Ok(Box::new(stream)),
             // A server without ALPN supports HTTP/1.1.
@@ -117,7 +143,10 @@ impl Endpoint {
     }
 
     fn unreachable(&self, source: io::Error) -> OpenError {
-        OpenError::Unreachable { server: self.server(), source }
+        OpenError::Unreachable {
+            server: self.server(),
+            source,
+        }
     }
 
     fn protocol_error(&self, protocol: Protocol) -> OpenError {
@@ -125,19 +154,28 @@ impl Endpoint {
             Protocol::Http1 => "HTTP/1.1",
             Protocol::Http2 => "HTTP/2",
         };
-        OpenError::Protocol { server: self.server(), protocol }
+        OpenError::Protocol {
+            server: self.server(),
+            protocol,
+        }
     }
 
     fn tls_error(&self, source: io::Error, protocol: Protocol) -> OpenError {
-        let tls = source.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let tls = source
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
         match tls {
-            Some(rustls::Error::InvalidCertificate(reason)) => {
-                OpenError::Certificate { server: self.server(), reason: format!("{reason:?}") }
-            }
+            Some(rustls::Error::InvalidCertificate(reason)) => OpenError::Certificate {
+                server: self.server(),
+                reason: format!("{reason:?}"),
+            },
             Some(rustls::Error::AlertReceived(rustls::AlertDescription::NoApplicationProtocol)) => {
                 self.protocol_error(protocol)
             }
-            _ => OpenError::Tls { server: self.server(), source },
+            _ => OpenError::Tls {
+                server: self.server(),
+                source,
+            },
         }
     }
 }

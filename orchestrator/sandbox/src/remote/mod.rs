@@ -1,8 +1,9 @@
 //! Sandboxes on other machines, over HTTP: the runtime `remote`.
 //!
-//! [`RemoteServerProvider`] uses one action server that already runs. [`RemoteRuntimeProvider`] creates sandboxes through the
-//! runtime API of OpenHands V0, which `glovebox sandbox-host` serves from any machine. Neither can mount folders of this
-//! machine. Responses are bounded in size and time.
+//! [`RemoteServerProvider`] uses one action server that already runs. [`RemoteRuntimeProvider`]
+//! creates sandboxes through the runtime API of OpenHands V0, which `glovebox sandbox-host` serves
+//! from any machine. Neither can mount folders of this machine. Responses are bounded in size and
+//! time.
 
 mod api;
 mod direct;
@@ -25,7 +26,10 @@ use crate::provisioning::start_error;
 const RUNTIME: &str = "remote";
 
 fn unavailable(detail: String) -> SandboxError {
-    SandboxError::RuntimeUnavailable { runtime: RUNTIME, detail }
+    SandboxError::RuntimeUnavailable {
+        runtime: RUNTIME,
+        detail,
+    }
 }
 
 /// Rejects a workspace and volumes, which are folders of this machine.

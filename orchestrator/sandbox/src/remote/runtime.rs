@@ -1,8 +1,9 @@
 //! Sandboxes of the runtime API of OpenHands V0.
 //!
-//! The session id is the conversation id. The action server of a sandbox host is reached through upgraded requests; that of
-//! another service listens at the sandbox's `url`, started by [`DEFAULT_REMOTE_COMMAND`] in an image that contains it.
-//! Transient errors are retried until a timeout, as by V0's client.
+//! The session id is the conversation id. The action server of a sandbox host is reached through
+//! upgraded requests; that of another service listens at the sandbox's `url`, started by
+//! [`DEFAULT_REMOTE_COMMAND`] in an image that contains it. Transient errors are retried until a
+//! timeout, as by V0's client.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Lifetime, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
-    SandboxSpec, SandboxState, SandboxSummary, ServerAccess, StartProgress,
+    Lifetime, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
+    SandboxSnapshots, SandboxSpec, SandboxState, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -34,8 +35,9 @@ use crate::connect::{Connector, ServerUrl};
 use crate::provisioning::{conversation_of, sandbox_id_of, secret_header, start_error};
 use crate::unfinished_start::{Steps, UnfinishedStart};
 
-/// The command of a service that is not a sandbox host, for an image with `action-server` on its `PATH`. Uses V0's port, and
-/// the key that V0's services put into the environment, which the server does not inherit.
+/// The command of a service that is not a sandbox host, for an image with `action-server` on its
+/// `PATH`. Uses V0's port, and the key that V0's services put into the environment, which the
+/// server does not inherit.
 pub const DEFAULT_REMOTE_COMMAND: [&str; 3] = [
     "sh",
     "-c",
@@ -52,25 +54,30 @@ const SYSBOX_RUNTIME: &str = "sysbox-runc";
 
 const READINESS_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum time of retries, other than those of a start. A sandbox that could not be stopped has the service's idle timeout.
+/// Maximum time of retries, other than those of a start. A sandbox that could not be stopped has
+/// the service's idle timeout.
 const MAX_RETRY_TIME: Duration = Duration::from_secs(30);
 
-/// Timeout of requests that a service answers immediately, so that a silent service is reported soon.
+/// Timeout of requests that a service answers immediately, so that a silent service is reported
+/// soon.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After a start was abandoned: how long its request may still be answered, and how long its sandbox is looked up. Together
-/// less than two seconds, because a user who has interrupted waits. A sandbox that the service starts later has its idle timeout.
+/// After a start was abandoned: how long its request may still be answered, and how long its
+/// sandbox is looked up. Together less than two seconds, because a user who has interrupted waits.
+/// A sandbox that the service starts later has its idle timeout.
 const ABANDONED_REQUEST_GRACE_PERIOD: Duration = Duration::from_millis(500);
 const ABANDONED_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Settings of [`RemoteRuntimeProvider`]. The fields have V0's names, without the prefix `remote_runtime_`.
+/// Settings of [`RemoteRuntimeProvider`]. The fields have V0's names, without the prefix
+/// `remote_runtime_`.
 #[derive(Debug)]
 pub struct RemoteRuntimeConfig {
     /// `remote_runtime_api_url`. With plain `http`, keys and all data can be intercepted.
     pub api_url: ServerUrl,
     /// `api_key`.
     pub api_key: SecretString,
-    /// `remote_runtime_init_timeout`: from the request for a sandbox to the first response of its server.
+    /// `remote_runtime_init_timeout`: from the request for a sandbox to the first response of its
+    /// server.
     pub init_timeout: Duration,
     /// `remote_runtime_api_timeout`: for one request.
     pub api_timeout: Duration,
@@ -80,7 +87,8 @@ pub struct RemoteRuntimeConfig {
     pub class: Option<String>,
     /// `remote_runtime_resource_factor`. V0's services support 1, 2, 4 and 8.
     pub resource_factor: f64,
-    /// The image of a spec without one. `None` for the default of the service, which V0's services do not have.
+    /// The image of a spec without one. `None` for the default of the service, which V0's services
+    /// do not have.
     pub default_image: Option<String>,
     /// The command of a service that is not a sandbox host.
     pub command: Vec<String>,
@@ -125,8 +133,14 @@ impl RemoteRuntimeProvider {
     /// A header cannot carry the key.
     pub fn new(config: RemoteRuntimeConfig) -> Result<Self, SandboxError> {
         let trust = Arc::new(TrustStore::new(config.additional_ca.clone()));
-        let api = RuntimeApi::new(Endpoint::new(config.api_url.clone(), trust), &config.api_key)?;
-        Ok(Self { service: Arc::new(Service { config, api }), removals: TaskTracker::new() })
+        let api = RuntimeApi::new(
+            Endpoint::new(config.api_url.clone(), trust),
+            &config.api_key,
+        )?;
+        Ok(Self {
+            service: Arc::new(Service { config, api }),
+            removals: TaskTracker::new(),
+        })
     }
 
     /// Starts a sandbox and connects to its server, before the deadline.
@@ -145,22 +159,27 @@ impl RemoteRuntimeProvider {
         let mut backoff = RetryBackoff::new(deadline, service.config.enable_retries);
         let on_retry = |error: &ApiError, after| {
             tracing::warn!(%sandbox, %error, "retrying the start of a sandbox");
-            on_progress(StartProgress::Retrying { reason: error.to_string(), after });
+            on_progress(StartProgress::Retrying {
+                reason: error.to_string(),
+                after,
+            });
         };
         let runtime = loop {
             match service.start(spec, deadline, &steps, &abandoned).await? {
                 Ok(runtime) => break runtime,
                 Err(error)
                     if error.is_transient()
-                        && backoff.wait(error.retry_after(), |after| on_retry(&error, after)).await => {}
+                        && backoff
+                            .wait(error.retry_after(), |after| on_retry(&error, after))
+                            .await => {}
                 Err(error) => return Err(error.into_sandbox_error(spec.image.as_deref())),
             }
         };
         on_progress(StartProgress::Connecting);
         let on_retry = |error: &ApiError| on_retry(error, READINESS_POLL_INTERVAL);
         let ready = timeout_at(deadline, service.wait_until_ready(runtime, &on_retry)).await;
-        let runtime =
-            ready.unwrap_or_else(|_| Err(start_error(service.init_timeout_message("is not ready"))))?;
+        let runtime = ready
+            .unwrap_or_else(|_| Err(start_error(service.init_timeout_message("is not ready"))))?;
         let address = service.address(sandbox, runtime)?;
         ActionClient::connect(address, deadline.saturating_duration_since(Instant::now())).await
     }
@@ -175,31 +194,50 @@ impl RemoteRuntimeProvider {
         match runtime.status {
             Status::Stopped => Err(lost(sandbox, "it was stopped")),
             Status::Paused => {
-                service.send_command(sandbox, "/resume", &runtime.runtime_id).await?;
+                service
+                    .send_command(sandbox, "/resume", &runtime.runtime_id)
+                    .await?;
                 let on_retry = |error: &ApiError| {
                     tracing::warn!(%sandbox, %error, "waiting for a resumed sandbox");
                 };
                 let ready = service.wait_until_ready(runtime, &on_retry);
                 let ready = tokio::time::timeout(service.config.init_timeout, ready).await;
-                let runtime = ready
-                    .unwrap_or_else(|_| Err(unavailable(service.init_timeout_message("does not resume"))))?;
+                let runtime = ready.unwrap_or_else(|_| {
+                    Err(unavailable(service.init_timeout_message("does not resume")))
+                })?;
                 service.address(sandbox, runtime)
             }
-            Status::Starting | Status::Running | Status::Unknown => service.address(sandbox, runtime),
+            Status::Starting | Status::Running | Status::Unknown => {
+                service.address(sandbox, runtime)
+            }
         }
     }
 
-    async fn send_session_command(&self, sandbox: &SandboxId, path: &str) -> Result<(), SandboxError> {
+    async fn send_session_command(
+        &self,
+        sandbox: &SandboxId,
+        path: &str,
+    ) -> Result<(), SandboxError> {
         match self.service.session_of(sandbox).await? {
             None => Err(lost(sandbox, "it does not exist")),
-            Some(runtime) => self.service.send_command(sandbox, path, &runtime.runtime_id).await,
+            Some(runtime) => {
+                self.service
+                    .send_command(sandbox, path, &runtime.runtime_id)
+                    .await
+            }
         }
     }
 }
 
 impl Service {
     fn start_request(&self, spec: &SandboxSpec) -> StartRequest {
-        let RemoteRuntimeConfig { class, resource_factor, default_image, command, .. } = &self.config;
+        let RemoteRuntimeConfig {
+            class,
+            resource_factor,
+            default_image,
+            command,
+            ..
+        } = &self.config;
         StartRequest {
             image: spec.image.clone().or_else(|| default_image.clone()),
             command: command.clone(),
@@ -222,9 +260,15 @@ impl Service {
         abandoned: &CancellationToken,
     ) -> Result<Result<Runtime, ApiError>, SandboxError> {
         let request = self.start_request(spec);
-        let wait = self.config.api_timeout.min(deadline.saturating_duration_since(Instant::now()));
+        let wait = self
+            .config
+            .api_timeout
+            .min(deadline.saturating_duration_since(Instant::now()));
         let stopped = async {
-            match self.session(&request.session_id, wait.min(LOOKUP_TIMEOUT)).await? {
+            match self
+                .session(&request.session_id, wait.min(LOOKUP_TIMEOUT))
+                .await?
+            {
                 Some(before) if before.status != Status::Stopped => {
                     self.post_command("/stop", &before.runtime_id, wait).await
                 }
@@ -249,7 +293,8 @@ impl Service {
         steps.run(step).await
     }
 
-    /// Waits until the service reports that a sandbox is ready. Returns immediately if the service does not report that.
+    /// Waits until the service reports that a sandbox is ready. Returns immediately if the service
+    /// does not report that.
     async fn wait_until_ready(
         &self,
         mut runtime: Runtime,
@@ -260,7 +305,11 @@ impl Service {
             let found: Result<Runtime, ApiError> = self.api.get(&path, self.lookup_timeout()).await;
             match found {
                 Ok(found) => {
-                    match found.pod_status.map(|status| status.to_lowercase()).as_deref() {
+                    match found
+                        .pod_status
+                        .map(|status| status.to_lowercase())
+                        .as_deref()
+                    {
                         Some("ready") | None => break,
                         Some(failed @ ("failed" | "unknown" | "crashloopbackoff")) => {
                             let id = &runtime.runtime_id;
@@ -292,9 +341,9 @@ impl Service {
     fn address(&self, sandbox: &SandboxId, runtime: Runtime) -> Result<Address, SandboxError> {
         let key = SecretString::from(runtime.session_api_key.unwrap_or_default());
         let endpoint = |url: &str| {
-            let url: ServerUrl = url
-                .parse()
-                .map_err(|error| unavailable(format!("the service responds with an invalid URL: {error}")))?;
+            let url: ServerUrl = url.parse().map_err(|error| {
+                unavailable(format!("the service responds with an invalid URL: {error}"))
+            })?;
             if self.config.api_url.is_tls() && !url.is_tls() {
                 return Err(unavailable(format!(
                     "the service uses TLS and its sandbox at {url} does not: its key would be sent in plain text; \
@@ -306,17 +355,26 @@ impl Service {
         let connector: Box<dyn Connector> = match &runtime.stream_url {
             Some(url) => {
                 let key = secret_header(&key).ok_or_else(|| {
-                    unavailable("the service responds with a key that cannot be sent in a header".into())
+                    unavailable(
+                        "the service responds with a key that cannot be sent in a header".into(),
+                    )
                 })?;
                 Box::new(UpgradeConnector::new(endpoint(url)?, key))
             }
             None => Box::new(DirectConnector::new(endpoint(&runtime.url)?)),
         };
-        Ok(Address { runtime: RUNTIME, sandbox: sandbox.clone(), key, connector })
+        Ok(Address {
+            runtime: RUNTIME,
+            sandbox: sandbox.clone(),
+            key,
+            connector,
+        })
     }
 
     async fn session_of(&self, sandbox: &SandboxId) -> Result<Option<Runtime>, SandboxError> {
-        let Some(conversation) = conversation_of(sandbox.as_str()) else { return Ok(None) };
+        let Some(conversation) = conversation_of(sandbox.as_str()) else {
+            return Ok(None);
+        };
         let session = conversation.to_string();
         self.with_retries(|| self.session(&session, self.lookup_timeout()))
             .await
@@ -336,8 +394,15 @@ impl Service {
     }
 
     /// Stops, pauses or resumes a sandbox. Stopping one that does not exist succeeds.
-    async fn post_command(&self, path: &str, runtime_id: &str, wait: Duration) -> Result<(), ApiError> {
-        let request = RuntimeRequest { runtime_id: runtime_id.to_owned() };
+    async fn post_command(
+        &self,
+        path: &str,
+        runtime_id: &str,
+        wait: Duration,
+    ) -> Result<(), ApiError> {
+        let request = RuntimeRequest {
+            runtime_id: runtime_id.to_owned(),
+        };
         match self.api.post::<Value>(path, &request, wait).await {
             Ok(_) => Ok(()),
             Err(error) if error.is_not_found() && path == "/stop" => Ok(()),
@@ -351,14 +416,20 @@ impl Service {
         path: &str,
         runtime_id: &str,
     ) -> Result<(), SandboxError> {
-        let result = self.with_retries(|| self.post_command(path, runtime_id, self.config.api_timeout)).await;
+        let result = self
+            .with_retries(|| self.post_command(path, runtime_id, self.config.api_timeout))
+            .await;
         result.map_err(|error| match error.into_sandbox_error(None) {
             SandboxError::Unsupported { runtime, .. } if path == "/pause" => {
-                SandboxError::Unsupported { runtime, what: "pause a sandbox of this service" }
+                SandboxError::Unsupported {
+                    runtime,
+                    what: "pause a sandbox of this service",
+                }
             }
-            SandboxError::Unsupported { runtime, .. } => {
-                SandboxError::Unsupported { runtime, what: "resume a sandbox of this service" }
-            }
+            SandboxError::Unsupported { runtime, .. } => SandboxError::Unsupported {
+                runtime,
+                what: "resume a sandbox of this service",
+            },
             SandboxError::Lost { detail } => lost(sandbox, &detail),
             other => other,
         })
@@ -368,17 +439,24 @@ impl Service {
     async fn remove(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         match self.session_of(sandbox).await? {
             Some(runtime) if runtime.status != Status::Stopped || runtime.stream_url.is_some() => {
-                self.send_command(sandbox, "/stop", &runtime.runtime_id).await
+                self.send_command(sandbox, "/stop", &runtime.runtime_id)
+                    .await
             }
             _ => Ok(()),
         }
     }
 
-    /// Stops the sandbox of a start that has failed or was abandoned. A service that does not respond is not awaited, because a
-    /// user may wait who has interrupted: its sandbox, if there is one, has the service's idle timeout.
+    /// Stops the sandbox of a start that has failed or was abandoned. A service that does not
+    /// respond is not awaited, because a user may wait who has interrupted: its sandbox, if there
+    /// is one, has the service's idle timeout.
     async fn remove_unfinished(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        let Some(conversation) = conversation_of(sandbox.as_str()) else { return Ok(()) };
-        match self.session(conversation.as_str(), ABANDONED_LOOKUP_TIMEOUT).await {
+        let Some(conversation) = conversation_of(sandbox.as_str()) else {
+            return Ok(());
+        };
+        match self
+            .session(conversation.as_str(), ABANDONED_LOOKUP_TIMEOUT)
+            .await
+        {
             Ok(None) => Ok(()),
             Err(error) if !error.is_conflict() => Err(error.into_sandbox_error(None)),
             // In a transition, it is stopped afterwards.
@@ -396,7 +474,9 @@ impl Service {
             match call().await {
                 Err(error)
                     if error.is_transient()
-                        && backoff.wait(error.retry_after(), |after| log_retry(&error, after)).await => {}
+                        && backoff
+                            .wait(error.retry_after(), |after| log_retry(&error, after))
+                            .await => {}
                 result => return result,
             }
         }
@@ -422,13 +502,17 @@ impl SandboxProvider for RemoteRuntimeProvider {
                 tracing::warn!(sandbox = %left, %error, "cannot stop the sandbox of a failed start");
             }
         });
-        let started = self.start_sandbox(&sandbox, spec, unfinished.steps(), on_progress).await;
+        let started = self
+            .start_sandbox(&sandbox, spec, unfinished.steps(), on_progress)
+            .await;
         Ok(Box::new(unfinished.finish(started).await?))
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
         let address = self.active_address(&lease.sandbox_id).await?;
-        Ok(Box::new(ActionClient::reconnect(address, Some(&lease.boot_id)).await?))
+        Ok(Box::new(
+            ActionClient::reconnect(address, Some(&lease.boot_id)).await?,
+        ))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
@@ -439,7 +523,10 @@ impl SandboxProvider for RemoteRuntimeProvider {
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         let service = &self.service;
         // Without retries: a user or a later sweep repeats it, and learns the cause soon.
-        let listed = service.api.get::<Runtimes>("/list", service.lookup_timeout()).await;
+        let listed = service
+            .api
+            .get::<Runtimes>("/list", service.lookup_timeout())
+            .await;
         let listed = listed.map_err(|error| error.into_sandbox_error(None))?;
         Ok(listed.runtimes.into_iter().filter_map(summarize).collect())
     }
@@ -449,11 +536,17 @@ impl SandboxProvider for RemoteRuntimeProvider {
     }
 
     fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "make snapshots" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "make snapshots",
+        })
     }
 
     fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "monitor sandboxes" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "monitor sandboxes",
+        })
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
@@ -485,14 +578,16 @@ fn log_retry(error: &ApiError, after: Duration) {
     tracing::warn!(%error, delay_ms = after.as_millis(), "retrying a request to the sandbox service");
 }
 
-/// Returns the summary of a sandbox. `None` if its session is not a conversation id. Another client may use the same key, so
-/// that a sandbox without a lifetime must not be swept.
+/// Returns the summary of a sandbox. `None` if its session is not a conversation id. Another client
+/// may use the same key, so that a sandbox without a lifetime must not be swept.
 fn summarize(runtime: Runtime) -> Option<SandboxSummary> {
     let conversation = runtime.session_id.parse().ok()?;
     Some(SandboxSummary {
         sandbox: sandbox_id_of(&conversation).ok()?,
         conversation: Some(conversation),
-        lifetime: runtime.lifetime.map_or(Lifetime::UntilRemoved, Lifetime::from),
+        lifetime: runtime
+            .lifetime
+            .map_or(Lifetime::UntilRemoved, Lifetime::from),
         image: runtime.image,
         condition: match runtime.status {
             Status::Starting | Status::Running | Status::Unknown => SandboxState::Running,
@@ -509,9 +604,13 @@ fn path_part(id: &str) -> Result<&str, SandboxError> {
     if !id.is_empty() && id.len() <= 256 && id.bytes().all(is_plain) {
         return Ok(id);
     }
-    Err(unavailable("the service responds with an id that is not allowed in a path".into()))
+    Err(unavailable(
+        "the service responds with an id that is not allowed in a path".into(),
+    ))
 }
 
 fn lost(sandbox: &SandboxId, detail: &str) -> SandboxError {
-    SandboxError::Lost { detail: format!("the sandbox {sandbox}: {detail}") }
+    SandboxError::Lost {
+        detail: format!("the sandbox {sandbox}: {detail}"),
+    }
 }

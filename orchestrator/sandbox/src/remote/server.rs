@@ -1,10 +1,12 @@
 //! An existing action server, configured by its address and key.
 //!
-//! The provider does not own it: `create` only connects, and `destroy` cancels only the actions that were started here and
-//! may still run. Files, shells and their background processes remain for the next conversation. For a new sandbox per
-//! conversation, run `glovebox sandbox-host` on that machine instead.
+//! The provider does not own it: `create` only connects, and `destroy` cancels only the actions
+//! that were started here and may still run. Files, shells and their background processes remain
+//! for the next conversation. For a new sandbox per conversation, run `glovebox sandbox-host` on
+//! that machine instead.
 //!
-//! If this program is killed, its actions continue until their timeout, unless the conversation is resumed.
+//! If this program is killed, its actions continue until their timeout, unless the conversation is
+//! resumed.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,8 +15,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots, SandboxSpec,
-    SandboxSummary, ServerAccess, StartProgress,
+    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
+    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -54,7 +56,11 @@ impl RemoteServerProvider {
     /// Creates a provider. Does not connect yet.
     pub fn new(config: RemoteServerConfig) -> Self {
         let endpoint = Endpoint::new(config.url, Arc::new(TrustStore::new(config.additional_ca)));
-        Self { endpoint, key: config.key, running: Mutex::default() }
+        Self {
+            endpoint,
+            key: config.key,
+            running: Mutex::default(),
+        }
     }
 
     fn address(&self, sandbox: &SandboxId) -> Address {
@@ -80,9 +86,9 @@ impl RemoteServerProvider {
                     "{url} rejects the key ({detail}): configure the key that the server was started with"
                 ),
             },
-            SandboxError::Start { detail, .. } => {
-                unavailable(format!("no action server responds at {url} ({detail}): check the address"))
-            }
+            SandboxError::Start { detail, .. } => unavailable(format!(
+                "no action server responds at {url} ({detail}): check the address"
+            )),
             other => other,
         }
     }
@@ -109,8 +115,12 @@ impl SandboxProvider for RemoteServerProvider {
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let client = ActionClient::reconnect(self.address(&lease.sandbox_id), Some(&lease.boot_id)).await;
-        Ok(self.track_actions(&lease.sandbox_id, client.map_err(|error| self.explain(error))?))
+        let client =
+            ActionClient::reconnect(self.address(&lease.sandbox_id), Some(&lease.boot_id)).await;
+        Ok(self.track_actions(
+            &lease.sandbox_id,
+            client.map_err(|error| self.explain(error))?,
+        ))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
@@ -124,15 +134,24 @@ impl SandboxProvider for RemoteServerProvider {
     }
 
     fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "pause a sandbox" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "pause a sandbox",
+        })
     }
 
     fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "make snapshots" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "make snapshots",
+        })
     }
 
     fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: RUNTIME, what: "monitor sandboxes" })
+        Err(SandboxError::Unsupported {
+            runtime: RUNTIME,
+            what: "monitor sandboxes",
+        })
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
@@ -140,7 +159,11 @@ impl SandboxProvider for RemoteServerProvider {
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        let actions = self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(sandbox);
+        let actions = self
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(sandbox);
         let actions = actions.map(|actions| actions.drain()).unwrap_or_default();
         if actions.is_empty() {
             return Ok(());

@@ -30,7 +30,8 @@ impl Protocol {
     }
 }
 
-/// Trusted certificates. Loaded on first use, so that plain HTTP works on a machine without certificates.
+/// Trusted certificates. Loaded on first use, so that plain HTTP works on a machine without
+/// certificates.
 #[derive(Default)]
 pub(super) struct TrustStore {
     additional_ca: Option<PathBuf>,
@@ -40,7 +41,10 @@ pub(super) struct TrustStore {
 impl TrustStore {
     /// Trusts the authorities of the machine, and those in the PEM file if there is one.
     pub(super) fn new(additional_ca: Option<PathBuf>) -> Self {
-        Self { additional_ca, roots: OnceCell::new() }
+        Self {
+            additional_ca,
+            roots: OnceCell::new(),
+        }
     }
 
     /// Returns a connector that offers only this protocol.
@@ -68,7 +72,9 @@ impl TrustStore {
             }
             Ok(Arc::new(roots))
         });
-        loaded.await.unwrap_or_else(|panic| Err(unavailable(format!("loading certificates: {panic}"))))
+        loaded
+            .await
+            .unwrap_or_else(|panic| Err(unavailable(format!("loading certificates: {panic}"))))
     }
 }
 
@@ -79,8 +85,14 @@ fn add_certificates(roots: &mut RootCertStore, file: &Path) -> Result<(), String
     let mut added = 0;
     for certificate in certificates {
         let certificate = certificate.map_err(|error| format!("is malformed ({error})"))?;
-        roots.add(certificate).map_err(|error| format!("contains an invalid certificate ({error})"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("contains an invalid certificate ({error})"))?;
         added += 1;
     }
-    if added == 0 { Err("contains no certificate".into()) } else { Ok(()) }
+    if added == 0 {
+        Err("contains no certificate".into())
+    } else {
+        Ok(())
+    }
 }

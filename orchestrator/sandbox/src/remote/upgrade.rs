@@ -1,7 +1,8 @@
-//! Streams to the action server of a sandbox that a sandbox host leases: upgraded requests to the sandbox's URL.
+//! Streams to the action server of a sandbox that a sandbox host leases: upgraded requests to the
+//! sandbox's URL.
 //!
-//! Uses `Upgrade` of HTTP/1.1, which proxies that terminate TLS forward as for WebSockets. The sandbox host only forwards the
-//! bytes.
+//! Uses `Upgrade` of HTTP/1.1, which proxies that terminate TLS forward as for WebSockets. The
+//! sandbox host only forwards the bytes.
 
 use std::io;
 use std::time::Duration;
@@ -54,7 +55,11 @@ impl UpgradeConnector {
 
     fn failed(&self, reason: impl std::fmt::Display) -> ConnectError {
         let subject = format!("a stream at {}", self.endpoint.url);
-        ConnectError::Failed { operation: "open", subject, source: io::Error::other(reason.to_string()) }
+        ConnectError::Failed {
+            operation: "open",
+            subject,
+            source: io::Error::other(reason.to_string()),
+        }
     }
 }
 
@@ -73,13 +78,17 @@ impl Connector for UpgradeConnector {
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let error = drive(api::read_error(response), &mut driver).await;
             return Err(match error.code {
-                ApiErrorCode::Lost | ApiErrorCode::NotFound => ConnectError::Gone(error.to_string()),
+                ApiErrorCode::Lost | ApiErrorCode::NotFound => {
+                    ConnectError::Gone(error.to_string())
+                }
                 ApiErrorCode::Paused => ConnectError::Paused(error.to_string()),
                 _ => self.failed(error),
             });
         }
         let upgraded = drive(hyper::upgrade::on(response), &mut driver).await;
-        Ok(Box::new(TokioIo::new(upgraded.map_err(|error| self.failed(format_chain(&error)))?)))
+        Ok(Box::new(TokioIo::new(
+            upgraded.map_err(|error| self.failed(format_chain(&error)))?,
+        )))
     }
 
     /// A sandbox host may restart while its sandboxes continue.

@@ -1,5 +1,5 @@
-//! The requests and responses of a runtime API, as in V0. Our extensions are optional on both sides, because V0's services
-//! and clients ignore unknown fields.
+//! The requests and responses of a runtime API, as in V0. Our extensions are optional on both
+//! sides, because V0's services and clients ignore unknown fields.
 //!
 //! | route | request → response |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! | `GET /registry_prefix` | → `{registry_prefix}` |
 //! | `GET /image_exists?image=` | → `{exists}` |
 //!
-//! The key is in the header [`API_KEY_HEADER`]. The body of an error response is an [`ApiErrorBody`].
+//! The key is in the header [`API_KEY_HEADER`]. The body of an error response is an
+//! [`ApiErrorBody`].
 
 use std::collections::BTreeMap;
 
@@ -30,7 +31,8 @@ pub(crate) struct StartRequest {
     /// `None` for the default of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) image: Option<String>,
-    /// The command that V0's services run in the image. Ignored by a sandbox host, which has its own action server.
+    /// The command that V0's services run in the image. Ignored by a sandbox host, which has its
+    /// own action server.
     #[serde(default, skip_deserializing)]
     pub(crate) command: Vec<String>,
     #[serde(default, skip_deserializing)]
@@ -153,12 +155,19 @@ mod rfc3339 {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        time: &Timestamp,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.collect_str(time)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Timestamp, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(D::Error::custom)
     }
 }
 
@@ -172,14 +181,38 @@ pub(crate) struct WireLimits {
 }
 
 impl From<ResourceLimits> for WireLimits {
-    fn from(ResourceLimits { memory_bytes, cpus, pids, disk_bytes }: ResourceLimits) -> Self {
-        Self { memory_bytes, cpus, pids, disk_bytes }
+    fn from(
+        ResourceLimits {
+            memory_bytes,
+            cpus,
+            pids,
+            disk_bytes,
+        }: ResourceLimits,
+    ) -> Self {
+        Self {
+            memory_bytes,
+            cpus,
+            pids,
+            disk_bytes,
+        }
     }
 }
 
 impl From<WireLimits> for ResourceLimits {
-    fn from(WireLimits { memory_bytes, cpus, pids, disk_bytes }: WireLimits) -> Self {
-        Self { memory_bytes, cpus, pids, disk_bytes }
+    fn from(
+        WireLimits {
+            memory_bytes,
+            cpus,
+            pids,
+            disk_bytes,
+        }: WireLimits,
+    ) -> Self {
+        Self {
+            memory_bytes,
+            cpus,
+            pids,
+            disk_bytes,
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The clients of connections: whether they have authenticated, and which connections are closed in favour of others. The
-//! action server does the same (`action-server/src/clients.rs`).
+//! The clients of connections: whether they have authenticated, and which connections are closed in
+//! favour of others. The action server does the same (`action-server/src/clients.rs`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,9 @@ use http::Extensions;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of unauthenticated connections. Idle connections, incomplete requests and slow writers must not lock out
-/// orchestrators: a new connection closes the oldest one. An orchestrator sends its first request immediately.
+/// Maximum number of unauthenticated connections. Idle connections, incomplete requests and slow
+/// writers must not lock out orchestrators: a new connection closes the oldest one. An orchestrator
+/// sends its first request immediately.
 pub(super) const MAX_UNAUTHENTICATED: usize = 128;
 
 /// Maximum time for a connection to send a request with a key.
@@ -68,8 +69,10 @@ impl UnauthenticatedConnections {
         let client = Arc::<Client>::default();
         self.0.push_back(Arc::downgrade(&client));
         if self.0.len() > MAX_UNAUTHENTICATED {
-            let is_unauthenticated = |client: &Arc<Client>| !client.is_authenticated.load(Ordering::Relaxed);
-            self.0.retain(|client| client.upgrade().as_ref().is_some_and(is_unauthenticated));
+            let is_unauthenticated =
+                |client: &Arc<Client>| !client.is_authenticated.load(Ordering::Relaxed);
+            self.0
+                .retain(|client| client.upgrade().as_ref().is_some_and(is_unauthenticated));
         }
         if self.0.len() > MAX_UNAUTHENTICATED
             && let Some(oldest) = self.0.pop_front().and_then(|oldest| oldest.upgrade())
@@ -95,10 +98,17 @@ mod tests {
         let mut connections = UnauthenticatedConnections::default();
         let known = connections.add();
         known.is_authenticated.store(true, Ordering::Relaxed);
-        let silent: Vec<_> = (0..MAX_UNAUTHENTICATED).map(|_| connections.add()).collect();
+        let silent: Vec<_> = (0..MAX_UNAUTHENTICATED)
+            .map(|_| connections.add())
+            .collect();
         assert!(silent.iter().all(|client| !is_closed(client)));
         let newest = connections.add();
-        assert!(is_closed(&silent[0]) && !is_closed(&silent[1]) && !is_closed(&newest) && !is_closed(&known));
+        assert!(
+            is_closed(&silent[0])
+                && !is_closed(&silent[1])
+                && !is_closed(&newest)
+                && !is_closed(&known)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -108,6 +118,10 @@ mod tests {
         known.is_authenticated.store(true, Ordering::Relaxed);
         silent.closed().await;
         assert_eq!(started.elapsed(), AUTHENTICATION_TIMEOUT);
-        assert!(tokio::time::timeout(Duration::from_secs(3600), known.closed()).await.is_err());
+        assert!(
+            tokio::time::timeout(Duration::from_secs(3600), known.closed())
+                .await
+                .is_err()
+        );
     }
 }

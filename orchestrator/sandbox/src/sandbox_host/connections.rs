@@ -19,7 +19,8 @@ use super::clients::{Client, MAX_UNAUTHENTICATED, UnauthenticatedConnections};
 use super::lingering::Lingering;
 use super::{Shared, routes};
 
-/// Further connections wait in the socket's queue. Streams do not count: they are limited for each sandbox.
+/// Further connections wait in the socket's queue. Streams do not count: they are limited for each
+/// sandbox.
 const MAX_CONNECTIONS: usize = 384 + MAX_UNAUTHENTICATED;
 
 /// Timeout for the head of each request, so that idle and slow connections do not accumulate.
@@ -28,7 +29,8 @@ const REQUEST_HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// Maximum length of a request's head. hyper requires at least 8 KiB.
 const MAX_REQUEST_HEAD_BYTES: usize = 64 << 10;
 
-/// Delay after an error of `accept`, which usually means that there are no free descriptors at the moment.
+/// Delay after an error of `accept`, which usually means that there are no free descriptors at the
+/// moment.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Never returns. Dropping the future stops accepting.
@@ -37,11 +39,19 @@ pub(super) async fn accept(shared: &Arc<Shared>, listener: TcpListener) {
     let mut unauthenticated = UnauthenticatedConnections::default();
     let router = TowerToHyperService::new(routes::router(Arc::clone(shared)));
     loop {
-        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&permits).acquire_owned().await else {
+            return;
+        };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let client = unauthenticated.add();
-                shared.tasks.spawn(serve(Arc::clone(shared), router.clone(), stream, client, permit));
+                shared.tasks.spawn(serve(
+                    Arc::clone(shared),
+                    router.clone(),
+                    stream,
+                    client,
+                    permit,
+                ));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -58,7 +68,8 @@ async fn serve(
     client: Arc<Client>,
     permit: OwnedSemaphorePermit,
 ) {
-    // Otherwise small frames would be delayed. An error is ignored: a broken connection fails later too.
+    // Otherwise small frames would be delayed. An error is ignored: a broken connection fails later
+    // too.
     let _ = stream.set_nodelay(true);
     let service = service_fn(|mut request: Request<Incoming>| {
         let client = Arc::clone(&client);
@@ -76,7 +87,10 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_HEAD_TIMEOUT)
         .max_buf_size(MAX_REQUEST_HEAD_BYTES)
-        .serve_connection(TokioIo::new(Lingering::new(stream, Arc::clone(&client))), service)
+        .serve_connection(
+            TokioIo::new(Lingering::new(stream, Arc::clone(&client))),
+            service,
+        )
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     let served = tokio::select! {

@@ -65,12 +65,16 @@ impl HostError {
                 SandboxError::RuntimeUnavailable { .. } => {
                     (StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable)
                 }
-                SandboxError::NoSuchImage { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::NoSuchImage),
+                SandboxError::NoSuchImage { .. } => {
+                    (StatusCode::UNPROCESSABLE_ENTITY, Code::NoSuchImage)
+                }
                 SandboxError::Start { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::StartFailed),
                 SandboxError::Lost { .. } => (StatusCode::GONE, Code::Lost),
                 // V0's client resumes the sandbox on this status, and retries.
                 SandboxError::Paused { .. } => (StatusCode::SERVICE_UNAVAILABLE, Code::Paused),
-                SandboxError::Unsupported { .. } => (StatusCode::NOT_IMPLEMENTED, Code::Unsupported),
+                SandboxError::Unsupported { .. } => {
+                    (StatusCode::NOT_IMPLEMENTED, Code::Unsupported)
+                }
                 // A failure on this side. A retry may succeed.
                 _ => (StatusCode::BAD_GATEWAY, Code::Unavailable),
             },
@@ -79,9 +83,9 @@ impl HostError {
 
     fn detail(&self) -> String {
         match self {
-            Self::Sandbox(SandboxError::Start { detail, .. } | SandboxError::NoSuchImage { detail, .. }) => {
-                detail.clone()
-            }
+            Self::Sandbox(
+                SandboxError::Start { detail, .. } | SandboxError::NoSuchImage { detail, .. },
+            ) => detail.clone(),
             other => format_chain(other),
         }
     }
@@ -100,7 +104,9 @@ impl IntoResponse for HostError {
         };
         let mut response = (status, Json(ApiErrorBody { code, detail, logs })).into_response();
         if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::CONFLICT) {
-            response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, RETRY_AFTER_SECONDS);
         }
         response
     }

@@ -1,6 +1,7 @@
 //! Requests of V0's clients to the action server of a sandbox, each over a stream of its own.
 //!
-//! Bodies are streamed; the action server limits their size. A request ends with its response, or when the client disconnects.
+//! Bodies are streamed; the action server limits their size. A request ends with its response, or
+//! when the client disconnects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,14 +45,19 @@ pub(super) async fn forward(
     Client::authenticate(request.extensions());
     *request.uri_mut() = path_in_sandbox(request.uri(), &sandbox, &path)?;
     remove_headers(request.headers_mut());
-    request.headers_mut().insert(header::HOST, HeaderValue::from_static("sandbox"));
+    request
+        .headers_mut()
+        .insert(header::HOST, HeaderValue::from_static("sandbox"));
 
     let stream = server.open().await?;
     let (mut sender, driver) =
-        hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream)).await.map_err(|error| {
-            HostError::BadGateway(format!("cannot connect to the sandbox's server: {error}"))
-        })?;
-    // Ends with the stream, which ends with the body of the response or when the client disconnects.
+        hyper::client::conn::http1::handshake::<_, Body>(TokioIo::new(stream))
+            .await
+            .map_err(|error| {
+                HostError::BadGateway(format!("cannot connect to the sandbox's server: {error}"))
+            })?;
+    // Ends with the stream, which ends with the body of the response or when the client
+    // disconnects.
     let stop = shared.stop.clone();
     shared.tasks.spawn(async move {
         if let Some(Err(error)) = stop.run_until_cancelled(driver).await {
@@ -60,9 +66,15 @@ pub(super) async fn forward(
     });
     let response = timeout(RESPONSE_TIMEOUT, sender.send_request(request)).await;
     let seconds = RESPONSE_TIMEOUT.as_secs();
-    let response = response.map_err(|_| HostError::Timeout { what: "the sandbox's server", seconds })?;
+    let response = response.map_err(|_| HostError::Timeout {
+        what: "the sandbox's server",
+        seconds,
+    })?;
     let response = response.map_err(|error| {
-        HostError::BadGateway(format!("the sandbox's server does not respond: {}", format_chain(&error)))
+        HostError::BadGateway(format!(
+            "the sandbox's server does not respond: {}",
+            format_chain(&error)
+        ))
     })?;
     let (mut head, body) = response.into_parts();
     remove_headers(&mut head.headers);
@@ -77,9 +89,15 @@ pub(super) async fn forward(
 /// Returns the path and query below the sandbox's own path, as they were sent.
 fn path_in_sandbox(uri: &Uri, sandbox: &str, decoded: &str) -> Result<Uri, HostError> {
     let whole = uri.path_and_query().map_or("", |path| path.as_str());
-    let below = whole.strip_prefix("/sandboxes/").and_then(|rest| rest.strip_prefix(sandbox));
-    let below = below.filter(|rest| rest.starts_with('/')).ok_or(HostError::NoSuchSandbox)?;
-    below.parse().map_err(|_| HostError::Invalid(format!("the path {decoded:?} is invalid")))
+    let below = whole
+        .strip_prefix("/sandboxes/")
+        .and_then(|rest| rest.strip_prefix(sandbox));
+    let below = below
+        .filter(|rest| rest.starts_with('/'))
+        .ok_or(HostError::NoSuchSandbox)?;
+    below
+        .parse()
+        .map_err(|_| HostError::Invalid(format!("the path {decoded:?} is invalid")))
 }
 
 fn remove_headers(headers: &mut HeaderMap) {

@@ -14,7 +14,8 @@ const MAX_SECRET_LENGTH: usize = 512;
 
 /// The keys of a sandbox host.
 pub struct HostKeys {
-    /// Random. Secrets are compared by their HMACs, so that the time of a comparison reveals nothing.
+    /// Random. Secrets are compared by their HMACs, so that the time of a comparison reveals
+    /// nothing.
     hasher: hmac::Key,
     keys: Vec<(KeyName, hmac::Tag)>,
 }
@@ -46,7 +47,10 @@ impl HostKeys {
     /// Returns the name of the key with this secret.
     pub(super) fn authenticate(&self, secret: &[u8]) -> Option<&KeyName> {
         let given = hmac::sign(&self.hasher, secret);
-        let known = self.keys.iter().find(|(_, tag)| tag.as_ref() == given.as_ref());
+        let known = self
+            .keys
+            .iter()
+            .find(|(_, tag)| tag.as_ref() == given.as_ref());
         known.map(|(name, _)| name)
     }
 }
@@ -54,19 +58,31 @@ impl HostKeys {
 impl FromStr for HostKeys {
     type Err = HostKeysError;
 
-    /// Parses `NAME:SECRET`, one per line or separated by commas. Ignores empty lines and those that start with `#`.
+    /// Parses `NAME:SECRET`, one per line or separated by commas. Ignores empty lines and those
+    /// that start with `#`.
     fn from_str(text: &str) -> Result<Self, HostKeysError> {
         let hasher = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new());
         let hasher = hasher.map_err(|_| HostKeysError::NoRandomness)?;
         let mut keys: Vec<(KeyName, hmac::Tag)> = Vec::new();
         let lines = text.split(['\n', ',']).map(str::trim);
-        for (index, line) in lines.filter(|line| !line.is_empty() && !line.starts_with('#')).enumerate() {
-            let malformed = |problem| HostKeysError::Malformed { number: index + 1, problem };
-            let (name, secret) = line.split_once(':').ok_or_else(|| malformed("has no colon"))?;
-            let name = KeyName::parse(name)
-                .ok_or_else(|| malformed("has a name that is not 1 to 32 letters, digits, - and _"))?;
+        for (index, line) in lines
+            .filter(|line| !line.is_empty() && !line.starts_with('#'))
+            .enumerate()
+        {
+            let malformed = |problem| HostKeysError::Malformed {
+                number: index + 1,
+                problem,
+            };
+            let (name, secret) = line
+                .split_once(':')
+                .ok_or_else(|| malformed("has no colon"))?;
+            let name = KeyName::parse(name).ok_or_else(|| {
+                malformed("has a name that is not 1 to 32 letters, digits, - and _")
+            })?;
             if !(MIN_SECRET_LENGTH..=MAX_SECRET_LENGTH).contains(&secret.len()) {
-                return Err(malformed("has a secret of less than 16 or more than 512 characters"));
+                return Err(malformed(
+                    "has a secret of less than 16 or more than 512 characters",
+                ));
             }
             if !secret.bytes().all(|byte| byte.is_ascii_graphic()) {
                 return Err(malformed("has a secret that cannot be sent in a header"));
@@ -80,14 +96,20 @@ impl FromStr for HostKeys {
             }
             keys.push((name, tag));
         }
-        if keys.is_empty() { Err(HostKeysError::None) } else { Ok(Self { hasher, keys }) }
+        if keys.is_empty() {
+            Err(HostKeysError::None)
+        } else {
+            Ok(Self { hasher, keys })
+        }
     }
 }
 
 /// Prints only the names.
 impl fmt::Debug for HostKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.keys.iter().map(|(name, _)| name)).finish()
+        f.debug_set()
+            .entries(self.keys.iter().map(|(name, _)| name))
+            .finish()
     }
 }
 
@@ -111,12 +133,22 @@ mod tests {
     #[test]
     fn key_is_found_only_by_its_exact_secret() {
         let keys: HostKeys =
-            "# ours\n\nann:0123456789abcdef\r\nbob:0123456789abcdeF:x,eve:0123456789abcde-".parse().unwrap();
-        let name = |secret: &str| keys.authenticate(secret.as_bytes()).map(|name| name.as_str().to_owned());
+            "# ours\n\nann:0123456789abcdef\r\nbob:0123456789abcdeF:x,eve:0123456789abcde-"
+                .parse()
+                .unwrap();
+        let name = |secret: &str| {
+            keys.authenticate(secret.as_bytes())
+                .map(|name| name.as_str().to_owned())
+        };
         assert_eq!(name("0123456789abcdef").as_deref(), Some("ann"));
         assert_eq!(name("0123456789abcdeF:x").as_deref(), Some("bob"));
         assert_eq!(name("0123456789abcde-").as_deref(), Some("eve"));
-        for wrong in ["", "0123456789abcde", "0123456789abcdeg", "ann:0123456789abcdef"] {
+        for wrong in [
+            "",
+            "0123456789abcde",
+            "0123456789abcdeg",
+            "ann:0123456789abcdef",
+        ] {
             assert_eq!(name(wrong), None);
         }
         assert!(!format!("{keys:?}").contains("0123"));
@@ -124,7 +156,10 @@ mod tests {
 
     #[test]
     fn malformed_keys_are_rejected_without_printing_a_secret() {
-        assert_eq!("# none\n".parse::<HostKeys>().unwrap_err(), HostKeysError::None);
+        assert_eq!(
+            "# none\n".parse::<HostKeys>().unwrap_err(),
+            HostKeysError::None
+        );
         for wrong in [
             "0123456789abcdef",
             "a.b:0123456789abcdef",

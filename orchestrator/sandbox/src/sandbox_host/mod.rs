@@ -1,12 +1,13 @@
-//! Leases the sandboxes of this machine to remote orchestrators: a server of the runtime API that `remote` uses, over any
-//! provider.
+//! Leases the sandboxes of this machine to remote orchestrators: a server of the runtime API that
+//! `remote` uses, over any provider.
 //!
-//! Each key has access only to its own sandboxes, whose names start with the key's. No other state is stored, so that a
-//! restarted host adopts its sandboxes. Quotas, bodies and times are bounded, and idle sandboxes are removed by the usual
-//! sweep. A request ends when its client disconnects. The host speaks plain HTTP/1.1: for TLS, run a proxy in front of it
-//! that forwards `Upgrade`.
+//! Each key has access only to its own sandboxes, whose names start with the key's. No other state
+//! is stored, so that a restarted host adopts its sandboxes. Quotas, bodies and times are bounded,
+//! and idle sandboxes are removed by the usual sweep. A request ends when its client disconnects.
+//! The host speaks plain HTTP/1.1: for TLS, run a proxy in front of it that forwards `Upgrade`.
 //!
-//! At shutdown the host closes its streams. The sandboxes remain for its next start, unless configured otherwise.
+//! At shutdown the host closes its streams. The sandboxes remain for its next start, unless
+//! configured otherwise.
 
 mod clients;
 mod connections;
@@ -52,14 +53,16 @@ pub struct SandboxHostConfig {
     pub default_image: Option<String>,
     /// A sandbox without requests for this long is removed.
     pub idle_timeout: Duration,
-    /// The URL of this host for its clients. `None` to derive it from their requests, which fails behind a TLS proxy.
+    /// The URL of this host for its clients. `None` to derive it from their requests, which fails
+    /// behind a TLS proxy.
     pub public_url: Option<ServerUrl>,
     /// Whether sandboxes are removed at shutdown. Otherwise they are adopted at the next start.
     pub removes_at_end: bool,
 }
 
 impl SandboxHostConfig {
-    /// Returns the defaults: 16 sandboxes, 8 per key, of the default size, with an idle timeout of an hour.
+    /// Returns the defaults: 16 sandboxes, 8 per key, of the default size, with an idle timeout of
+    /// an hour.
     pub fn new(keys: HostKeys) -> Self {
         Self {
             keys,
@@ -93,7 +96,10 @@ struct Shared {
 impl SandboxHost {
     /// Creates a host. All sandboxes that `provider` lists must belong to it.
     pub fn new(provider: Arc<dyn SandboxProvider>, config: SandboxHostConfig) -> Self {
-        let quotas = Quotas { total: config.max_sandboxes, per_key: config.max_sandboxes_per_key };
+        let quotas = Quotas {
+            total: config.max_sandboxes,
+            per_key: config.max_sandboxes_per_key,
+        };
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         Self {
             shared: Arc::new(Shared {
@@ -106,11 +112,16 @@ impl SandboxHost {
         }
     }
 
-    /// Adopts existing sandboxes and serves until `stop` is cancelled. Then shuts down within seconds.
+    /// Adopts existing sandboxes and serves until `stop` is cancelled. Then shuts down within
+    /// seconds.
     ///
     /// # Errors
     /// The existing sandboxes cannot be listed.
-    pub async fn serve(self, listener: TcpListener, stop: CancellationToken) -> Result<(), SandboxError> {
+    pub async fn serve(
+        self,
+        listener: TcpListener,
+        stop: CancellationToken,
+    ) -> Result<(), SandboxError> {
         let shared = self.shared;
         let _stopped = shared.stop.clone().drop_guard();
         sweeper::sweep(&shared).await?;
@@ -121,7 +132,10 @@ impl SandboxHost {
         }
         shared.stop.cancel();
         shared.tasks.close();
-        if timeout(SHUTDOWN_GRACE_PERIOD, shared.tasks.wait()).await.is_err() {
+        if timeout(SHUTDOWN_GRACE_PERIOD, shared.tasks.wait())
+            .await
+            .is_err()
+        {
             tracing::warn!("requests were still open at shutdown");
         }
         shared.provider.wait_for_cleanup().await;

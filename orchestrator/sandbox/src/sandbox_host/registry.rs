@@ -1,8 +1,8 @@
 //! The leased sandboxes: their owners, their uses, and the quotas.
 //!
-//! The provider's list is authoritative, and the owner of a sandbox is part of its name, so that a restarted host knows both.
-//! The registry adds only what no list contains: which sandboxes are being started or removed, and when they were last used.
-//! The lock is never held across an await.
+//! The provider's list is authoritative, and the owner of a sandbox is part of its name, so that a
+//! restarted host knows both. The registry adds only what no list contains: which sandboxes are
+//! being started or removed, and when they were last used. The lock is never held across an await.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,14 +37,19 @@ impl Lease {
     /// Parses the lease from a conversation id. `None` if it was not created by this host.
     fn from_conversation(conversation: &ConversationId) -> Option<Self> {
         let (key, session) = conversation.as_str().split_once('.')?;
-        Some(Self { key: KeyName::parse(key)?, session: session.to_owned() })
+        Some(Self {
+            key: KeyName::parse(key)?,
+            session: session.to_owned(),
+        })
     }
 
-    /// Returns the conversation id of the sandbox. Names of keys contain no dot, so that it is unique to the key.
+    /// Returns the conversation id of the sandbox. Names of keys contain no dot, so that it is
+    /// unique to the key.
     pub(super) fn conversation(&self) -> Result<ConversationId, HostError> {
         let name = format!("{}.{}", self.key.as_str(), self.session);
-        name.parse()
-            .map_err(|error| HostError::Invalid(format!("the session_id is not allowed in a name: {error}")))
+        name.parse().map_err(|error| {
+            HostError::Invalid(format!("the session_id is not allowed in a name: {error}"))
+        })
     }
 
     pub(super) fn sandbox(&self) -> Result<SandboxId, HostError> {
@@ -97,7 +102,10 @@ pub(super) struct Removal {
 
 impl SandboxRegistry {
     pub(super) fn new(quotas: Quotas) -> Self {
-        Self { entries: Arc::default(), quotas }
+        Self {
+            entries: Arc::default(),
+            quotas,
+        }
     }
 
     /// Reserves quota for a sandbox. An existing sandbox of the session passes its quota on.
@@ -108,7 +116,10 @@ impl SandboxRegistry {
             Some(entry) if entry.phase != Phase::Leased => return Err(HostError::InTransition),
             Some(_) => {}
             None => {
-                if entries.values().filter(|entry| entry.lease.key == lease.key).count()
+                if entries
+                    .values()
+                    .filter(|entry| entry.lease.key == lease.key)
+                    .count()
                     >= self.quotas.per_key
                 {
                     return Err(HostError::QuotaOfKey(self.quotas.per_key));
@@ -120,7 +131,11 @@ impl SandboxRegistry {
         }
         entries.insert(sandbox.clone(), Entry::new(lease.clone(), Phase::Starting));
         drop(entries);
-        Ok(Reservation { registry: self.clone(), sandbox, is_leased: false })
+        Ok(Reservation {
+            registry: self.clone(),
+            sandbox,
+            is_leased: false,
+        })
     }
 
     /// Starts a request or stream to a sandbox.
@@ -135,7 +150,11 @@ impl SandboxRegistry {
             }
             Phase::Leased => {}
         }
-        Ok(SandboxUse { registry: self.clone(), sandbox: sandbox.clone(), uses: Arc::clone(&entry.uses) })
+        Ok(SandboxUse {
+            registry: self.clone(),
+            sandbox: sandbox.clone(),
+            uses: Arc::clone(&entry.uses),
+        })
     }
 
     /// Starts the removal of a sandbox, and rejects further uses.
@@ -146,7 +165,11 @@ impl SandboxRegistry {
             return Err(HostError::InTransition);
         }
         entry.phase = Phase::Removing;
-        Ok(Removal { registry: self.clone(), sandbox: sandbox.clone(), is_done: false })
+        Ok(Removal {
+            registry: self.clone(),
+            sandbox: sandbox.clone(),
+            is_done: false,
+        })
     }
 
     /// Returns the lease of a sandbox. `None` if it belongs to another key.
@@ -157,7 +180,10 @@ impl SandboxRegistry {
     }
 
     /// Filters a list by the owner.
-    pub(super) fn filter_by_key(key: &KeyName, list: Vec<SandboxSummary>) -> Vec<(Lease, SandboxSummary)> {
+    pub(super) fn filter_by_key(
+        key: &KeyName,
+        list: Vec<SandboxSummary>,
+    ) -> Vec<(Lease, SandboxSummary)> {
         let own = |summary: SandboxSummary| {
             let lease = Lease::from_conversation(summary.conversation.as_ref()?)?;
             (lease.key == *key).then_some((lease, summary))
@@ -166,7 +192,9 @@ impl SandboxRegistry {
     }
 
     pub(super) fn is_starting(&self, sandbox: &SandboxId) -> bool {
-        self.lock().get(sandbox).is_some_and(|entry| entry.phase == Phase::Starting)
+        self.lock()
+            .get(sandbox)
+            .is_some_and(|entry| entry.phase == Phase::Starting)
     }
 
     /// Adds unknown sandboxes, which this host leased before a restart. They count as just used.
@@ -174,8 +202,14 @@ impl SandboxRegistry {
         let mut entries = self.lock();
         let known = entries.len();
         for summary in list {
-            if let Some(lease) = summary.conversation.as_ref().and_then(Lease::from_conversation) {
-                entries.entry(summary.sandbox.clone()).or_insert_with(|| Entry::new(lease, Phase::Leased));
+            if let Some(lease) = summary
+                .conversation
+                .as_ref()
+                .and_then(Lease::from_conversation)
+            {
+                entries
+                    .entry(summary.sandbox.clone())
+                    .or_insert_with(|| Entry::new(lease, Phase::Leased));
             }
         }
         entries.len() - known
@@ -183,13 +217,15 @@ impl SandboxRegistry {
 
     /// Removes the entries of sandboxes that are not in a list. Newer ones than the list are kept.
     pub(super) fn remove_missing(&self, list: &[SandboxSummary], listed_at: Instant) {
-        let is_listed = |sandbox: &SandboxId| list.iter().any(|summary| summary.sandbox == *sandbox);
+        let is_listed =
+            |sandbox: &SandboxId| list.iter().any(|summary| summary.sandbox == *sandbox);
         self.lock().retain(|sandbox, entry| {
             entry.phase != Phase::Leased || entry.last_used >= listed_at || is_listed(sandbox)
         });
     }
 
-    /// Starts the removal of a sandbox that is idle or has ended, or whose time is over. `None` if it is in use, paused or unknown.
+    /// Starts the removal of a sandbox that is idle or has ended, or whose time is over. `None` if
+    /// it is in use, paused or unknown.
     pub(super) fn start_removal_if_idle(
         &self,
         summary: &SandboxSummary,
@@ -220,7 +256,12 @@ impl SandboxRegistry {
 
 impl Entry {
     fn new(lease: Lease, phase: Phase) -> Self {
-        Self { lease, phase, uses: Arc::default(), last_used: Instant::now() }
+        Self {
+            lease,
+            phase,
+            uses: Arc::default(),
+            last_used: Instant::now(),
+        }
     }
 
     fn uses(&self) -> usize {
@@ -292,7 +333,10 @@ mod tests {
     const IDLE: Duration = Duration::from_secs(60);
 
     fn lease(key: &str, session: &str) -> Lease {
-        Lease { key: KeyName::parse(key).unwrap(), session: session.into() }
+        Lease {
+            key: KeyName::parse(key).unwrap(),
+            session: session.into(),
+        }
     }
 
     fn summary(lease: &Lease, condition: SandboxState) -> SandboxSummary {
@@ -308,15 +352,27 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn quotas_apply_per_key_and_in_total_and_are_released() {
-        let registry = SandboxRegistry::new(Quotas { total: 3, per_key: 2 });
+        let registry = SandboxRegistry::new(Quotas {
+            total: 3,
+            per_key: 2,
+        });
         let [a1, a2, a3, b1, b2] = [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("b", "2")]
             .map(|(key, session)| lease(key, session));
         registry.reserve(&a1).unwrap().lease();
         let starting = registry.reserve(&a2).unwrap();
-        assert!(matches!(registry.reserve(&a3), Err(HostError::QuotaOfKey(2))));
-        assert!(matches!(registry.reserve(&a2), Err(HostError::InTransition)));
+        assert!(matches!(
+            registry.reserve(&a3),
+            Err(HostError::QuotaOfKey(2))
+        ));
+        assert!(matches!(
+            registry.reserve(&a2),
+            Err(HostError::InTransition)
+        ));
         registry.reserve(&b1).unwrap().lease();
-        assert!(matches!(registry.reserve(&b2), Err(HostError::QuotaOfAll(3))));
+        assert!(matches!(
+            registry.reserve(&b2),
+            Err(HostError::QuotaOfAll(3))
+        ));
         drop(starting);
         registry.reserve(&b2).unwrap().lease();
         // A session with a sandbox needs no further quota.
@@ -326,14 +382,24 @@ mod tests {
         assert_eq!(registry.find_lease(&a1.key, &sandbox), Some(a1.clone()));
         assert_eq!(registry.find_lease(&b1.key, &sandbox), None);
         registry.start_removal(&sandbox).unwrap().done();
-        assert!(matches!(registry.start_use(&sandbox), Err(HostError::NoSuchSandbox)));
+        assert!(matches!(
+            registry.start_use(&sandbox),
+            Err(HostError::NoSuchSandbox)
+        ));
     }
 
     #[tokio::test(start_paused = true)]
     async fn sandbox_expires_when_idle_unless_busy_paused_or_unknown() {
-        let registry = SandboxRegistry::new(Quotas { total: 9, per_key: 9 });
-        let (used, paused, ended, idle) =
-            (lease("a", "used"), lease("a", "p"), lease("a", "e"), lease("b", "i"));
+        let registry = SandboxRegistry::new(Quotas {
+            total: 9,
+            per_key: 9,
+        });
+        let (used, paused, ended, idle) = (
+            lease("a", "used"),
+            lease("a", "p"),
+            lease("a", "e"),
+            lease("b", "i"),
+        );
         let found = [
             summary(&used, SandboxState::Running),
             summary(&paused, SandboxState::Paused),
@@ -344,15 +410,24 @@ mod tests {
         assert_eq!(registry.adopt(&found), 0);
         let sandbox_use = registry.start_use(&used.sandbox().unwrap()).unwrap();
         let is_removed = |lease: &Lease, condition| {
-            registry.start_removal_if_idle(&summary(lease, condition), IDLE).is_some()
+            registry
+                .start_removal_if_idle(&summary(lease, condition), IDLE)
+                .is_some()
         };
         assert!(!is_removed(&idle, SandboxState::Running));
         assert!(is_removed(&ended, SandboxState::Ended));
         advance(IDLE).await;
-        assert!(!is_removed(&used, SandboxState::Running) && !is_removed(&paused, SandboxState::Paused));
+        assert!(
+            !is_removed(&used, SandboxState::Running) && !is_removed(&paused, SandboxState::Paused)
+        );
         assert!(!is_removed(&lease("b", "unknown"), SandboxState::Running));
-        let removal = registry.start_removal_if_idle(&summary(&idle, SandboxState::Running), IDLE).unwrap();
-        assert!(matches!(registry.start_use(&idle.sandbox().unwrap()), Err(HostError::Lost(_))));
+        let removal = registry
+            .start_removal_if_idle(&summary(&idle, SandboxState::Running), IDLE)
+            .unwrap();
+        assert!(matches!(
+            registry.start_use(&idle.sandbox().unwrap()),
+            Err(HostError::Lost(_))
+        ));
         drop(removal); // could not be removed
         registry.start_use(&idle.sandbox().unwrap()).unwrap();
 

@@ -1,7 +1,7 @@
 //! The route table of a sandbox host. The requests and responses are in `remote::wire`.
 //!
-//! All routes except `/alive` require a key: that of a client in `X-API-Key`, or below `/sandboxes` that of the sandbox in
-//! `X-Session-API-Key`.
+//! All routes except `/alive` require a key: that of a client in `X-API-Key`, or below `/sandboxes`
+//! that of the sandbox in `X-Session-API-Key`.
 
 use std::sync::Arc;
 

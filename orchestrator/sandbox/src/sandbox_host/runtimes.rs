@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, State};
-use engine::sandbox::{Lifetime, ResourceLimits, SandboxError, SandboxSpec, SandboxState, SandboxSummary};
+use engine::sandbox::{
+    Lifetime, ResourceLimits, SandboxError, SandboxSpec, SandboxState, SandboxSummary,
+};
 use http::header;
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -22,7 +24,9 @@ use super::error::HostError;
 use super::keys::KeyName;
 use super::registry::{Lease, Reservation, SandboxRegistry};
 use super::{SandboxHostConfig, Shared};
-use crate::remote::wire::{API_KEY_HEADER, Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
+use crate::remote::wire::{
+    API_KEY_HEADER, Runtime, RuntimeRequest, Runtimes, StartRequest, Status,
+};
 use engine::errors::format_chain;
 
 type JsonResult<T> = Result<Json<T>, HostError>;
@@ -44,15 +48,29 @@ pub(super) struct Caller {
 impl FromRequestParts<Arc<Shared>> for Caller {
     type Rejection = HostError;
 
-    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, HostError> {
-        let given = parts.headers.get(API_KEY_HEADER).ok_or(HostError::Forbidden)?;
-        let key = shared.config.keys.authenticate(given.as_bytes()).ok_or(HostError::Forbidden)?.clone();
+    async fn from_request_parts(
+        parts: &mut Parts,
+        shared: &Arc<Shared>,
+    ) -> Result<Self, HostError> {
+        let given = parts
+            .headers
+            .get(API_KEY_HEADER)
+            .ok_or(HostError::Forbidden)?;
+        let key = shared
+            .config
+            .keys
+            .authenticate(given.as_bytes())
+            .ok_or(HostError::Forbidden)?
+            .clone();
         Client::authenticate(&parts.extensions);
         let origin = match &shared.config.public_url {
             Some(url) => url.to_string(),
             // Not verified, because only this caller receives it.
             None => {
-                let host = parts.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+                let host = parts
+                    .headers
+                    .get(header::HOST)
+                    .and_then(|host| host.to_str().ok());
                 format!(
                     "http://{}",
                     host.ok_or_else(|| HostError::Invalid("the header Host is missing".into()))?
@@ -67,20 +85,30 @@ pub(super) async fn alive() -> Json<Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// Starts a sandbox, which replaces the existing one of the session. The start is aborted if the caller disconnects.
+/// Starts a sandbox, which replaces the existing one of the session. The start is aborted if the
+/// caller disconnects.
 pub(super) async fn start(
     State(shared): State<Arc<Shared>>,
     caller: Caller,
     body: Body,
 ) -> JsonResult<Runtime> {
     let request: StartRequest = read_json(body).await?;
-    let lease = Lease { key: caller.key.clone(), session: request.session_id.clone() };
+    let lease = Lease {
+        key: caller.key.clone(),
+        session: request.session_id.clone(),
+    };
     let spec = spec(&lease, request, &shared.config)?;
     let sandbox = lease.sandbox()?;
     let reservation = shared.registry.reserve(&lease)?;
     // A task, which keeps the reservation until an aborted start has been cleaned up.
     let disconnected = shared.stop.child_token();
-    let start = create_sandbox(Arc::clone(&shared), reservation, sandbox, spec, disconnected.clone());
+    let start = create_sandbox(
+        Arc::clone(&shared),
+        reservation,
+        sandbox,
+        spec,
+        disconnected.clone(),
+    );
     let _disconnect_guard = disconnected.drop_guard();
     let created = shared.tasks.spawn(start).await;
     let created = created.unwrap_or_else(|panic| Err(HostError::BadGateway(panic.to_string())))?;
@@ -94,7 +122,9 @@ async fn create_sandbox(
     spec: SandboxSpec,
     disconnected: CancellationToken,
 ) -> Result<SandboxSummary, HostError> {
-    let created = disconnected.run_until_cancelled(shared.provider.create(&spec, &|_| {})).await;
+    let created = disconnected
+        .run_until_cancelled(shared.provider.create(&spec, &|_| {}))
+        .await;
     match created {
         Some(Ok(_sandbox)) => {
             reservation.lease();
@@ -129,8 +159,13 @@ pub(super) async fn stop(
         removal.done();
         Ok::<_, SandboxError>(())
     });
-    removed.await.unwrap_or_else(|panic| Err(removal_panic(panic)))?;
-    Ok(Json(Runtime { status: Status::Stopped, ..new_runtime(&lease, &sandbox) }))
+    removed
+        .await
+        .unwrap_or_else(|panic| Err(removal_panic(panic)))?;
+    Ok(Json(Runtime {
+        status: Status::Stopped,
+        ..new_runtime(&lease, &sandbox)
+    }))
 }
 
 pub(super) async fn pause(
@@ -140,7 +175,10 @@ pub(super) async fn pause(
 ) -> JsonResult<Runtime> {
     let (lease, sandbox) = caller.read_own_sandbox(&shared, body).await?;
     shared.provider.pausing()?.pause(&sandbox).await?;
-    Ok(Json(Runtime { status: Status::Paused, ..new_runtime(&lease, &sandbox) }))
+    Ok(Json(Runtime {
+        status: Status::Paused,
+        ..new_runtime(&lease, &sandbox)
+    }))
 }
 
 pub(super) async fn resume(
@@ -152,7 +190,10 @@ pub(super) async fn resume(
     // Restarts the idle timeout.
     let _use = shared.registry.start_use(&sandbox)?;
     shared.provider.pausing()?.resume(&sandbox).await?;
-    Ok(Json(Runtime { status: Status::Running, ..new_runtime(&lease, &sandbox) }))
+    Ok(Json(Runtime {
+        status: Status::Running,
+        ..new_runtime(&lease, &sandbox)
+    }))
 }
 
 pub(super) async fn session(
@@ -160,7 +201,9 @@ pub(super) async fn session(
     caller: Caller,
     Path(session): Path<String>,
 ) -> JsonResult<Runtime> {
-    caller.find(&shared, |lease, _| lease.session == session).await
+    caller
+        .find(&shared, |lease, _| lease.session == session)
+        .await
 }
 
 pub(super) async fn runtime(
@@ -168,12 +211,19 @@ pub(super) async fn runtime(
     caller: Caller,
     Path(runtime): Path<String>,
 ) -> JsonResult<Runtime> {
-    caller.find(&shared, |_, summary| summary.sandbox.as_str() == runtime).await
+    caller
+        .find(&shared, |_, summary| summary.sandbox.as_str() == runtime)
+        .await
 }
 
-pub(super) async fn list(State(shared): State<Arc<Shared>>, caller: Caller) -> JsonResult<Runtimes> {
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+) -> JsonResult<Runtimes> {
     let mut runtimes = Vec::new();
-    for (lease, summary) in SandboxRegistry::filter_by_key(&caller.key, shared.provider.list().await?) {
+    for (lease, summary) in
+        SandboxRegistry::filter_by_key(&caller.key, shared.provider.list().await?)
+    {
         runtimes.push(caller.describe(&shared, &lease, &summary).await?);
     }
     Ok(Json(Runtimes { runtimes }))
@@ -190,10 +240,17 @@ pub(super) async fn image_exists(_caller: Caller) -> Json<Value> {
 
 impl Caller {
     /// Reads a [`RuntimeRequest`] for one of the caller's own sandboxes.
-    async fn read_own_sandbox(&self, shared: &Shared, body: Body) -> Result<(Lease, SandboxId), HostError> {
+    async fn read_own_sandbox(
+        &self,
+        shared: &Shared,
+        body: Body,
+    ) -> Result<(Lease, SandboxId), HostError> {
         let RuntimeRequest { runtime_id } = read_json(body).await?;
         let sandbox: SandboxId = runtime_id.parse().map_err(|_| HostError::NoSuchSandbox)?;
-        let lease = shared.registry.find_lease(&self.key, &sandbox).ok_or(HostError::NoSuchSandbox)?;
+        let lease = shared
+            .registry
+            .find_lease(&self.key, &sandbox)
+            .ok_or(HostError::NoSuchSandbox)?;
         Ok((lease, sandbox))
     }
 
@@ -203,7 +260,9 @@ impl Caller {
         matches: impl Fn(&Lease, &SandboxSummary) -> bool,
     ) -> JsonResult<Runtime> {
         let summary = SandboxRegistry::filter_by_key(&self.key, shared.provider.list().await?);
-        let found = summary.iter().find(|(lease, summary)| matches(lease, summary));
+        let found = summary
+            .iter()
+            .find(|(lease, summary)| matches(lease, summary));
         let (lease, summary) = found.ok_or(HostError::NoSuchSandbox)?;
         Ok(Json(self.describe(shared, lease, summary).await?))
     }
@@ -257,8 +316,13 @@ fn new_runtime(lease: &Lease, sandbox: &SandboxId) -> Runtime {
     }
 }
 
-/// Converts a request. Ignores the command and the class: the host has its own action server and runtime.
-fn spec(lease: &Lease, request: StartRequest, config: &SandboxHostConfig) -> Result<SandboxSpec, HostError> {
+/// Converts a request. Ignores the command and the class: the host has its own action server and
+/// runtime.
+fn spec(
+    lease: &Lease,
+    request: StartRequest,
+    config: &SandboxHostConfig,
+) -> Result<SandboxSpec, HostError> {
     let (factor, max_factor) = (request.resource_factor, config.max_resource_factor);
     if !(factor > 0.0 && factor <= max_factor) {
         return Err(HostError::Invalid(format!(
@@ -275,8 +339,13 @@ fn spec(lease: &Lease, request: StartRequest, config: &SandboxHostConfig) -> Res
         )));
     }
     Ok(SandboxSpec {
-        lifetime: request.lifetime.map_or(Lifetime::Conversation, Lifetime::from),
-        image: request.image.filter(|image| !image.is_empty()).or_else(|| config.default_image.clone()),
+        lifetime: request
+            .lifetime
+            .map_or(Lifetime::Conversation, Lifetime::from),
+        image: request
+            .image
+            .filter(|image| !image.is_empty())
+            .or_else(|| config.default_image.clone()),
         environment: request.environment,
         resources,
         ..SandboxSpec::new(lease.conversation()?)
@@ -290,7 +359,12 @@ fn spec(lease: &Lease, request: StartRequest, config: &SandboxHostConfig) -> Res
     reason = "an approximate limit suffices"
 )]
 fn scaled(
-    ResourceLimits { memory_bytes, cpus, pids, disk_bytes }: ResourceLimits,
+    ResourceLimits {
+        memory_bytes,
+        cpus,
+        pids,
+        disk_bytes,
+    }: ResourceLimits,
     factor: f64,
 ) -> ResourceLimits {
     let bytes = |bytes: u64| (bytes as f64 * factor) as u64;
@@ -313,12 +387,18 @@ async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HostError> {
     let body = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY_BYTES).collect()).await;
     let body = match body.map_err(|_| HostError::SlowBody(BODY_TIMEOUT.as_secs()))? {
         Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => return Err(HostError::TooLarge(MAX_BODY_BYTES)),
+        Err(error) if error.is::<LengthLimitError>() => {
+            return Err(HostError::TooLarge(MAX_BODY_BYTES));
+        }
         Err(error) => {
-            return Err(HostError::Invalid(format!("the body broke off: {}", format_chain(error.as_ref()))));
+            return Err(HostError::Invalid(format!(
+                "the body broke off: {}",
+                format_chain(error.as_ref())
+            )));
         }
     };
-    serde_json::from_slice(&body).map_err(|error| HostError::Invalid(format!("the body is invalid: {error}")))
+    serde_json::from_slice(&body)
+        .map_err(|error| HostError::Invalid(format!("the body is invalid: {error}")))
 }
 
 fn removal_panic(panic: tokio::task::JoinError) -> SandboxError {

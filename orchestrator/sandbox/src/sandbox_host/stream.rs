@@ -1,7 +1,8 @@
-//! Streams to the action server of a sandbox: opened by the provider, and connected to an upgraded request.
+//! Streams to the action server of a sandbox: opened by the provider, and connected to an upgraded
+//! request.
 //!
-//! The host only forwards the bytes. The action server authenticates the client again. A stream ends when either side closes
-//! it, or the host shuts down.
+//! The host only forwards the bytes. The action server authenticates the client again. A stream
+//! ends when either side closes it, or the host shuts down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,10 @@ pub(super) async fn stream(
 ) -> Result<Response, HostError> {
     let (in_use, server) = authorize(&shared, &sandbox, request.headers()).await?;
     Client::authenticate(request.extensions());
-    let upgrade = request.headers().get(header::UPGRADE).map(HeaderValue::as_bytes);
+    let upgrade = request
+        .headers()
+        .get(header::UPGRADE)
+        .map(HeaderValue::as_bytes);
     if !upgrade.is_some_and(|upgrade| upgrade.eq_ignore_ascii_case(STREAM_PROTOCOL.as_bytes())) {
         return Err(HostError::Invalid(format!(
             "a stream requires the headers Connection: upgrade and Upgrade: {STREAM_PROTOCOL}; check whether a proxy removes them"
@@ -54,9 +58,13 @@ pub(super) async fn stream(
                 // If one side breaks, the other side notices the end of its stream.
                 Ok(client) => {
                     let mut client = TokioIo::new(client);
-                    let _ =
-                        copy_bidirectional_with_sizes(&mut client, &mut server, BUFFER_BYTES, BUFFER_BYTES)
-                            .await;
+                    let _ = copy_bidirectional_with_sizes(
+                        &mut client,
+                        &mut server,
+                        BUFFER_BYTES,
+                        BUFFER_BYTES,
+                    )
+                    .await;
                 }
                 Err(error) => tracing::debug!(%error, "cannot upgrade a request"),
             }
@@ -66,8 +74,12 @@ pub(super) async fn stream(
     });
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-    response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static(STREAM_PROTOCOL));
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    response
+        .headers_mut()
+        .insert(header::UPGRADE, HeaderValue::from_static(STREAM_PROTOCOL));
     Ok(response)
 }
 
@@ -79,7 +91,10 @@ impl AuthorizedServer {
     pub(super) async fn open(&self) -> Result<Box<dyn ByteStream>, HostError> {
         let opened = timeout(OPEN_TIMEOUT, self.0.streams.open()).await;
         let seconds = OPEN_TIMEOUT.as_secs();
-        let opened = opened.map_err(|_| HostError::Timeout { what: "the sandbox's server", seconds })?;
+        let opened = opened.map_err(|_| HostError::Timeout {
+            what: "the sandbox's server",
+            seconds,
+        })?;
         opened.map_err(|error| match error {
             SandboxError::Lost { detail } => HostError::Lost(detail),
             other => other.into(),
@@ -101,5 +116,8 @@ pub(super) async fn authorize(
     if hash(given.as_bytes()).as_ref() != hash(access.key.expose_secret().as_bytes()).as_ref() {
         return Err(HostError::ForbiddenSandbox);
     }
-    Ok((shared.registry.start_use(&sandbox)?, AuthorizedServer(access)))
+    Ok((
+        shared.registry.start_use(&sandbox)?,
+        AuthorizedServer(access),
+    ))
 }

@@ -23,13 +23,21 @@ pub(super) async fn sweep(shared: &Shared) -> Result<(), SandboxError> {
     }
     let removals = Mutex::new(Vec::new());
     let is_used = |summary: SandboxSummary| {
-        let removal = shared.registry.start_removal_if_idle(&summary, shared.config.idle_timeout);
+        let removal = shared
+            .registry
+            .start_removal_if_idle(&summary, shared.config.idle_timeout);
         let is_used = removal.is_none();
-        removals.lock().unwrap_or_else(PoisonError::into_inner).extend(removal);
+        removals
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(removal);
         ready(is_used)
     };
     let removed = engine::sandbox::sweep(&*shared.provider, is_used).await?;
-    for removal in removals.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    for removal in removals
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
+    {
         // One that could not be removed is leased again until the next sweep.
         if removed.contains(removal.sandbox()) {
             removal.done();

@@ -1,4 +1,5 @@
-//! Public-key authentication with keys of an SSH agent and with key files. Never prompts for a password.
+//! Public-key authentication with keys of an SSH agent and with key files. Never prompts for a
+//! password.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,8 @@ use super::target::Hop;
 /// Servers disconnect after too many attempts.
 const MAX_AUTH_ATTEMPTS: usize = 16;
 const MAX_KEY_FILE_LENGTH: u64 = 256 << 10;
-/// Time to connect to the agent and list its keys. Signing may need the user's confirmation and is bounded by the login.
+/// Time to connect to the agent and list its keys. Signing may need the user's confirmation and is
+/// bounded by the login.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 type Agent = AgentClient<UnixStream>;
@@ -42,7 +44,10 @@ struct AvailableKeys {
 }
 
 /// Authenticates with one key after another. `Err` if none is accepted.
-pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -> Result<(), SshError> {
+pub(super) async fn authenticate(
+    handle: &mut Handle<HostKeyCheck>,
+    hop: &Hop,
+) -> Result<(), SshError> {
     let mut keys = AvailableKeys::collect(hop).await;
     let broken = |error: &dyn std::fmt::Display| {
         SshError::unreachable(&hop.destination(), format_args!("logging in: {error}"))
@@ -54,7 +59,10 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
             (false, _) => None,
             (true, Some(hash)) => hash,
             (true, None) => {
-                let best = handle.best_supported_rsa_hash().await.map_err(|error| broken(&error))?;
+                let best = handle
+                    .best_supported_rsa_hash()
+                    .await
+                    .map_err(|error| broken(&error))?;
                 // A server without `server-sig-algs` supports SHA-512, as OpenSSH does since 2016.
                 *rsa_hash.insert(best.unwrap_or(Some(HashAlg::Sha512)))
             }
@@ -62,14 +70,22 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
         let reply = match (candidate, keys.agent.as_mut()) {
             (CandidateKey::File(_, key), _) => {
                 let key = PrivateKeyWithHashAlg::new(Arc::clone(key), hash);
-                handle.authenticate_publickey(&hop.user, key).await.map_err(|error| broken(&error))?
+                handle
+                    .authenticate_publickey(&hop.user, key)
+                    .await
+                    .map_err(|error| broken(&error))?
             }
             (CandidateKey::Agent(key), Some(agent)) => {
-                match handle.authenticate_publickey_with(&hop.user, key.clone(), hash, agent).await {
+                match handle
+                    .authenticate_publickey_with(&hop.user, key.clone(), hash, agent)
+                    .await
+                {
                     Ok(reply) => reply,
                     Err(error) => {
-                        keys.problems
-                            .push(format!("the agent did not sign with {}: {error}", candidate.name()));
+                        keys.problems.push(format!(
+                            "the agent did not sign with {}: {error}",
+                            candidate.name()
+                        ));
                         continue;
                     }
                 }
@@ -78,16 +94,20 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
         };
         match reply {
             AuthResult::Success => return Ok(()),
-            AuthResult::Failure { partial_success: true, .. } => {
+            AuthResult::Failure {
+                partial_success: true,
+                ..
+            } => {
                 return Err(SshError::Permanent(format!(
                     "{} requires more than a key, which is not supported",
                     hop.destination()
                 )));
             }
-            // The connection broke before a reply, which names methods. After refusals, it is the server's limit of attempts.
-            AuthResult::Failure { remaining_methods, .. }
-                if remaining_methods.is_empty() && handle.is_closed() && refused.is_empty() =>
-            {
+            // The connection broke before a reply, which names methods. After refusals, it is the
+            // server's limit of attempts.
+            AuthResult::Failure {
+                remaining_methods, ..
+            } if remaining_methods.is_empty() && handle.is_closed() && refused.is_empty() => {
                 return Err(broken(&"the connection was closed"));
             }
             AuthResult::Failure { .. } => refused.push(candidate.name()),
@@ -96,10 +116,19 @@ pub(super) async fn authenticate(handle: &mut Handle<HostKeyCheck>, hop: &Hop) -
             break; // the server's limit of attempts is reached
         }
     }
-    if refused.is_empty() && handle.authenticate_none(&hop.user).await.is_ok_and(|reply| reply.success()) {
+    if refused.is_empty()
+        && handle
+            .authenticate_none(&hop.user)
+            .await
+            .is_ok_and(|reply| reply.success())
+    {
         return Ok(()); // some servers authenticate the client by other means, such as its address
     }
-    Err(SshError::Permanent(no_key_accepted(hop, &refused, &keys.problems)))
+    Err(SshError::Permanent(no_key_accepted(
+        hop,
+        &refused,
+        &keys.problems,
+    )))
 }
 
 fn no_key_accepted(hop: &Hop, refused: &[String], problems: &[String]) -> String {
@@ -107,7 +136,10 @@ fn no_key_accepted(hop: &Hop, refused: &[String], problems: &[String]) -> String
         [] => "there is no key that can be tried".to_owned(),
         refused => format!("it accepts none of {}", refused.join(", ")),
     };
-    let problems: String = problems.iter().map(|problem| format!("; {problem}")).collect();
+    let problems: String = problems
+        .iter()
+        .map(|problem| format!("; {problem}"))
+        .collect();
     format!(
         "logging in to {}: {tried}{problems}; give it a key with `ssh-copy-id`, or name one with IdentityFile",
         hop.destination()
@@ -135,7 +167,8 @@ impl CandidateKey {
 }
 
 impl AvailableKeys {
-    /// Orders keys as OpenSSH does: agent keys that match a key file, then key files, then other agent keys.
+    /// Orders keys as OpenSSH does: agent keys that match a key file, then key files, then other
+    /// agent keys.
     async fn collect(hop: &Hop) -> Self {
         let mut keys = Self::default();
         let held = match &hop.agent {
@@ -148,10 +181,13 @@ impl AvailableKeys {
             match read_key_file(path) {
                 KeyFile::Missing => {}
                 KeyFile::Usable(key) if is_held(key.public_key()) => {
-                    keys.candidates.push(CandidateKey::Agent(key.public_key().clone()));
+                    keys.candidates
+                        .push(CandidateKey::Agent(key.public_key().clone()));
                 }
                 KeyFile::Usable(key) => from_files.push(CandidateKey::File(path.clone(), key)),
-                KeyFile::Public(key) if is_held(&key) => keys.candidates.push(CandidateKey::Agent(*key)),
+                KeyFile::Public(key) if is_held(&key) => {
+                    keys.candidates.push(CandidateKey::Agent(*key))
+                }
                 KeyFile::Public(_) => {
                     let path = path.display();
                     keys.problems.push(format!(
@@ -165,17 +201,24 @@ impl AvailableKeys {
                     ));
                 }
                 KeyFile::Unusable(reason) => {
-                    keys.problems.push(format!("cannot use the key {}: {reason}", path.display()));
+                    keys.problems
+                        .push(format!("cannot use the key {}: {reason}", path.display()));
                 }
             }
         }
         keys.candidates.extend(from_files);
         if !hop.only_key_files {
             let is_new = |key: &&PublicKey| {
-                keys.candidates.iter().all(|candidate| candidate.public_key().key_data() != key.key_data())
+                keys.candidates
+                    .iter()
+                    .all(|candidate| candidate.public_key().key_data() != key.key_data())
             };
-            let others: Vec<CandidateKey> =
-                held.iter().filter(is_new).cloned().map(CandidateKey::Agent).collect();
+            let others: Vec<CandidateKey> = held
+                .iter()
+                .filter(is_new)
+                .cloned()
+                .map(CandidateKey::Agent)
+                .collect();
             keys.candidates.extend(others);
         }
         keys
@@ -198,11 +241,15 @@ impl AvailableKeys {
                 plain.collect()
             }
             Ok(Err(error)) => {
-                self.problems.push(format!("the agent {} does not answer: {error}", socket.display()));
+                self.problems.push(format!(
+                    "the agent {} does not answer: {error}",
+                    socket.display()
+                ));
                 Vec::new()
             }
             Err(_) => {
-                self.problems.push(format!("the agent {} does not answer", socket.display()));
+                self.problems
+                    .push(format!("the agent {} does not answer", socket.display()));
                 Vec::new()
             }
         }
@@ -223,11 +270,13 @@ fn read_key_file(path: &Path) -> KeyFile {
     let public = || {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".pub");
-        [Path::new(&beside), path].iter().find_map(|path| load_public_key(path).ok())
+        [Path::new(&beside), path]
+            .iter()
+            .find_map(|path| load_public_key(path).ok())
     };
     let mut text = String::new();
-    let read =
-        std::fs::File::open(path).and_then(|file| file.take(MAX_KEY_FILE_LENGTH).read_to_string(&mut text));
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_KEY_FILE_LENGTH).read_to_string(&mut text));
     match read {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return public().map_or(KeyFile::Missing, |key| KeyFile::Public(Box::new(key)));

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use crate::{HostSecret, ServerBinary};
 
-/// Settings of the SSH backend. The environment is not read; [`SshConfig::new`] fills in OpenSSH's default paths.
+/// Settings of the SSH backend. The environment is not read; [`SshConfig::new`] fills in OpenSSH's
+/// default paths.
 #[derive(Debug)]
 pub struct SshConfig {
     /// `[user@]host[:port]`, `ssh://[user@]host[:port]`, or a `Host` alias of a configuration file.
     pub target: String,
     /// The action server's binary, for the architecture of the remote host.
     pub server: ServerBinary,
-    /// Secret that sandbox keys are derived from. It also identifies this installation on the remote host.
+    /// Secret that sandbox keys are derived from. It also identifies this installation on the
+    /// remote host.
     pub secret: HostSecret,
     /// The local home folder: `~` in configuration files.
     pub home: PathBuf,
@@ -30,12 +32,14 @@ pub struct SshConfig {
     pub unknown_hosts: UnknownHosts,
     /// Time without requests after which a server exits.
     pub idle_timeout: Duration,
-    /// Timeout of a start on a connected host: upload and server. The connection has its own timeouts.
+    /// Timeout of a start on a connected host: upload and server. The connection has its own
+    /// timeouts.
     pub start_timeout: Duration,
 }
 
 impl SshConfig {
-    /// Uses OpenSSH's default paths, no agent, refuses unknown hosts, and sets timeouts of one day idle and 60 s for a start.
+    /// Uses OpenSSH's default paths, no agent, refuses unknown hosts, and sets timeouts of one day
+    /// idle and 60 s for a start.
     pub fn new(
         target: impl Into<String>,
         home: impl Into<PathBuf>,
@@ -68,7 +72,8 @@ pub enum UnknownHosts {
     Refuse,
     /// Trust the key on first use, and store it.
     AcceptNew,
-    /// Ask the user, and store a confirmed key. The callback may block: no connection is open meanwhile.
+    /// Ask the user, and store a confirmed key. The callback may block: no connection is open
+    /// meanwhile.
     Ask(Arc<dyn Fn(&HostKeyQuestion) -> bool + Send + Sync>),
 }
 

@@ -1,7 +1,9 @@
-//! One SSH connection: runs command lines and opens channels to sockets. All sandboxes of a host share it.
+//! One SSH connection: runs command lines and opens channels to sockets. All sandboxes of a host
+//! share it.
 //!
-//! Every operation runs in a task of the connection, so that it completes even if its caller is cancelled. A channel
-//! that stays open would count against the server's `MaxSessions`. Time and output are bounded.
+//! Every operation runs in a task of the connection, so that it completes even if its caller is
+//! cancelled. A channel that stays open would count against the server's `MaxSessions`. Time and
+//! output are bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,9 +25,11 @@ use super::target::Hop;
 
 /// Time to open a channel. A server that exceeds it is considered dead.
 const CHANNEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Commands that run concurrently. OpenSSH allows ten sessions per connection; SFTP needs one, the rest is reserve.
+/// Commands that run concurrently. OpenSSH allows ten sessions per connection; SFTP needs one, the
+/// rest is reserve.
 const MAX_CONCURRENT_COMMANDS: usize = 6;
-/// Delays before a refused session is requested again. A busy server counts closed sessions until it has reaped them.
+/// Delays before a refused session is requested again. A busy server counts closed sessions until
+/// it has reaped them.
 const REFUSED_SESSION_BACKOFF_MS: [u64; 6] = [20, 40, 80, 160, 320, 640];
 /// Maximum number of bytes that are kept of standard output, and of standard error.
 const MAX_OUTPUT_BYTES: usize = 512 << 10;
@@ -85,7 +89,11 @@ impl Connection {
         self.run_detached(async move {
             let _permit = this.commands.acquire().await; // never closed
             let (mut output, control) = this.open_session().await?.split();
-            let result = timeout(limit, exec_and_collect(&mut output, &control, command, input)).await;
+            let result = timeout(
+                limit,
+                exec_and_collect(&mut output, &control, command, input),
+            )
+            .await;
             let _ = control.close().await; // fails if the connection is closed
             result
                 .map_err(|_| SshError::timed_out(&this.destination, "a command", limit))?
@@ -130,14 +138,17 @@ impl Connection {
                 Ok(true) => Ok(channel.into_stream()),
                 Ok(false) | Err(_) => {
                     let _ = channel.close().await;
-                    Err(SshError::ChannelRefused { destination: this.destination.clone(), what: name })
+                    Err(SshError::ChannelRefused {
+                        destination: this.destination.clone(),
+                        what: name,
+                    })
                 }
             }
         })
     }
 
-    /// Opens a stream to a unix socket of the host. Returns [`SshError::ChannelRefused`] also if no process listens on
-    /// it, since the protocol does not distinguish the two.
+    /// Opens a stream to a unix socket of the host. Returns [`SshError::ChannelRefused`] also if no
+    /// process listens on it, since the protocol does not distinguish the two.
     pub(super) fn socket(
         self: &Arc<Self>,
         path: &str,
@@ -145,8 +156,13 @@ impl Connection {
         self.trigger_nodelay();
         let (this, path) = (Arc::clone(self), path.to_owned());
         self.run_detached(async move {
-            let opened = timeout(CHANNEL_TIMEOUT, this.handle.channel_open_direct_streamlocal(path)).await;
-            this.opened(opened, "a unix socket").map(Channel::into_stream)
+            let opened = timeout(
+                CHANNEL_TIMEOUT,
+                this.handle.channel_open_direct_streamlocal(path),
+            )
+            .await;
+            this.opened(opened, "a unix socket")
+                .map(Channel::into_stream)
         })
     }
 
@@ -154,8 +170,11 @@ impl Connection {
     fn trigger_nodelay(self: &Arc<Self>) {
         if !self.has_run.swap(true, Ordering::Relaxed) {
             let this = Arc::clone(self);
-            self.tasks
-                .spawn(async move { this.run(":".into(), Bytes::new(), CHANNEL_TIMEOUT).await.map(drop) });
+            self.tasks.spawn(async move {
+                this.run(":".into(), Bytes::new(), CHANNEL_TIMEOUT)
+                    .await
+                    .map(drop)
+            });
         }
     }
 
@@ -171,7 +190,10 @@ impl Connection {
     }
 
     async fn try_open_session(&self) -> Result<Channel<Msg>, SshError> {
-        self.opened(timeout(CHANNEL_TIMEOUT, self.handle.channel_open_session()).await, "a session")
+        self.opened(
+            timeout(CHANNEL_TIMEOUT, self.handle.channel_open_session()).await,
+            "a session",
+        )
     }
 
     fn opened(
@@ -181,20 +203,26 @@ impl Connection {
     ) -> Result<Channel<Msg>, SshError> {
         match opened {
             Ok(Ok(channel)) => Ok(channel),
-            Ok(Err(russh::Error::ChannelOpenFailure(_))) => {
-                Err(SshError::ChannelRefused { destination: self.destination.clone(), what })
-            }
+            Ok(Err(russh::Error::ChannelOpenFailure(_))) => Err(SshError::ChannelRefused {
+                destination: self.destination.clone(),
+                what,
+            }),
             Ok(Err(error)) => Err(SshError::unreachable(&self.destination, error)),
             Err(_) => {
                 // The next caller opens another connection.
                 self.is_unresponsive.store(true, Ordering::Relaxed);
-                Err(SshError::timed_out(&self.destination, "opening a channel", CHANNEL_TIMEOUT))
+                Err(SshError::timed_out(
+                    &self.destination,
+                    "opening a channel",
+                    CHANNEL_TIMEOUT,
+                ))
             }
         }
     }
 
-    /// Runs an operation in a task that continues if the caller is dropped. Boxed, because the compiler would otherwise prove in
-    /// each method of a provider again that the future of the operation is `Send`: a third of this crate's compile time.
+    /// Runs an operation in a task that continues if the caller is dropped. Boxed, because the
+    /// compiler would otherwise prove in each method of a provider again that the future of the
+    /// operation is `Send`: a third of this crate's compile time.
     fn run_detached<T: Send + 'static>(
         &self,
         step: impl Future<Output = Result<T, SshError>> + Send + 'static,
@@ -207,7 +235,8 @@ impl Connection {
     }
 }
 
-/// Sends a command and its input, and collects its output until end of file and the exit code have arrived.
+/// Sends a command and its input, and collects its output until end of file and the exit code have
+/// arrived.
 async fn exec_and_collect(
     output: &mut ChannelReadHalf,
     control: &ChannelWriteHalf<Msg>,
@@ -247,7 +276,8 @@ async fn collect_output(output: &mut ChannelReadHalf) -> Result<CommandOutput, r
     Ok(result)
 }
 
-/// Appends up to [`MAX_OUTPUT_BYTES`]. The parser detects a truncated reply, because its last line is missing.
+/// Appends up to [`MAX_OUTPUT_BYTES`]. The parser detects a truncated reply, because its last line
+/// is missing.
 fn append_bounded(buffer: &mut Vec<u8>, data: &[u8]) {
     let room = MAX_OUTPUT_BYTES.saturating_sub(buffer.len());
     buffer.extend_from_slice(data.get(..room).unwrap_or(data));

@@ -8,7 +8,8 @@ use super::RUNTIME;
 use super::known_hosts::UnknownKey;
 use crate::provisioning::start_error;
 
-/// Error of an SSH operation. `Clone`, since all callers that wait for the same connection receive it.
+/// Error of an SSH operation. `Clone`, since all callers that wait for the same connection receive
+/// it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(super) enum SshError {
     /// The connection cannot be opened, or it broke. Worth a retry.
@@ -22,16 +23,25 @@ pub(super) enum SshError {
     UnknownKey(Box<UnknownKey>),
     /// The server does not open a channel of this type.
     #[error("{destination} refuses to open {what}")]
-    ChannelRefused { destination: String, what: &'static str },
+    ChannelRefused {
+        destination: String,
+        what: &'static str,
+    },
 }
 
 impl SshError {
     pub(super) fn unreachable(destination: &str, reason: impl std::fmt::Display) -> Self {
-        Self::Unreachable { destination: destination.to_owned(), reason: reason.to_string() }
+        Self::Unreachable {
+            destination: destination.to_owned(),
+            reason: reason.to_string(),
+        }
     }
 
     pub(super) fn timed_out(destination: &str, operation: &str, limit: Duration) -> Self {
-        Self::unreachable(destination, format_args!("{operation} took longer than {} s", limit.as_secs()))
+        Self::unreachable(
+            destination,
+            format_args!("{operation} took longer than {} s", limit.as_secs()),
+        )
     }
 }
 
@@ -40,7 +50,9 @@ impl From<SshError> for SandboxError {
         match error {
             SshError::Unreachable { .. } => Self::RuntimeUnavailable {
                 runtime: RUNTIME,
-                detail: format!("{error}; is the host up, and does its name, port and network fit?"),
+                detail: format!(
+                    "{error}; is the host up, and does its name, port and network fit?"
+                ),
             },
             permanent => start_error(permanent.to_string()),
         }

@@ -42,16 +42,28 @@ impl HostKeyDecisionSlot {
 }
 
 impl HostKeyCheck {
-    pub(super) fn new(hop: Hop, known: KnownKeys, accepted: &[UnknownKey]) -> (Self, HostKeyDecisionSlot) {
+    pub(super) fn new(
+        hop: Hop,
+        known: KnownKeys,
+        accepted: &[UnknownKey],
+    ) -> (Self, HostKeyDecisionSlot) {
         let outcome = HostKeyDecisionSlot::default();
-        let check = Self { hop, known, accepted: accepted.to_vec(), outcome: outcome.clone() };
+        let check = Self {
+            hop,
+            known,
+            accepted: accepted.to_vec(),
+            outcome: outcome.clone(),
+        };
         (check, outcome)
     }
 
     fn is_trusted(&self, key: &PublicKey) -> bool {
         let host = &self.hop.known_as;
-        let unknown =
-            UnknownKey { host: host.clone(), key: key.clone(), file: self.hop.known_hosts.first().cloned() };
+        let unknown = UnknownKey {
+            host: host.clone(),
+            key: key.clone(),
+            file: self.hop.known_hosts.first().cloned(),
+        };
         let shown = format!("{} {}", key.algorithm(), unknown.fingerprint());
         let refused = match self.known.key_status(key) {
             KeyStatus::Known => return true,
@@ -61,7 +73,10 @@ impl HostKeyCheck {
                 file.display()
             ),
             KeyStatus::Revoked { file, line } => {
-                format!("the host key of {host} is revoked in {}:{line}: {shown}", file.display())
+                format!(
+                    "the host key of {host} is revoked in {}:{line}: {shown}",
+                    file.display()
+                )
             }
             KeyStatus::Unknown if self.is_accepted(&unknown) => return true,
             KeyStatus::Unknown => match &self.hop.unknown_hosts {
@@ -70,7 +85,10 @@ impl HostKeyCheck {
                     return true;
                 }
                 UnknownHosts::Ask(_) => {
-                    self.outcome.set(HostKeyDecision::Refused(SshError::UnknownKey(Box::new(unknown))));
+                    self.outcome
+                        .set(HostKeyDecision::Refused(SshError::UnknownKey(Box::new(
+                            unknown,
+                        ))));
                     return false;
                 }
                 UnknownHosts::Refuse => format!(
@@ -80,21 +98,27 @@ impl HostKeyCheck {
                 ),
             },
         };
-        self.outcome.set(HostKeyDecision::Refused(SshError::Permanent(refused)));
+        self.outcome
+            .set(HostKeyDecision::Refused(SshError::Permanent(refused)));
         false
     }
 
     fn is_accepted(&self, shown: &UnknownKey) -> bool {
-        let is_it = |key: &UnknownKey| key.host == shown.host && key.key.key_data() == shown.key.key_data();
+        let is_it =
+            |key: &UnknownKey| key.host == shown.host && key.key.key_data() == shown.key.key_data();
         self.accepted.iter().any(is_it)
     }
 }
 
-/// Channels that the host opens are refused by dropping their handle: the client has requested no forwarding.
+/// Channels that the host opens are refused by dropping their handle: the client has requested no
+/// forwarding.
 impl client::Handler for HostKeyCheck {
     type Error = russh::Error;
 
-    async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
+    async fn check_server_key(
+        &mut self,
+        shown: &PublicKeyOrCertificate,
+    ) -> Result<bool, russh::Error> {
         match shown {
             PublicKeyOrCertificate::PublicKey { key, .. } => Ok(self.is_trusted(key)),
             PublicKeyOrCertificate::Certificate(_) => Ok(false), // none was asked for

@@ -1,4 +1,5 @@
-//! Login to the last host of a chain. Each host is reached through the one before it, as with `ProxyJump`.
+//! Login to the last host of a chain. Each host is reached through the one before it, as with
+//! `ProxyJump`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,8 +35,8 @@ pub(super) struct Login {
     pub(super) jump_hosts: Vec<Handle<HostKeyCheck>>,
 }
 
-/// Logs in to one host after another. No connection is open while the user confirms a host key, because the host would
-/// time out. All hosts are connected again after the confirmation.
+/// Logs in to one host after another. No connection is open while the user confirms a host key,
+/// because the host would time out. All hosts are connected again after the confirmation.
 pub(super) async fn log_in(hops: &[Hop]) -> Result<Login, SshError> {
     let mut accepted: Vec<UnknownKey> = Vec::new();
     loop {
@@ -59,21 +60,36 @@ async fn attempt(hops: &[Hop], accepted: &[UnknownKey]) -> Result<Login, SshErro
                 handshake(hop, accepted, stream).await?
             }
             Some(jump_host) => {
+                let channel = jump_host.channel_open_direct_tcpip(
+                    &hop.address,
+                    hop.port.into(),
+                    "127.0.0.1",
+                    0,
+                );
                 let channel =
-                    jump_host.channel_open_direct_tcpip(&hop.address, hop.port.into(), "127.0.0.1", 0);
-                let channel = channel.map_err(|error| format!("the jump host cannot connect to it: {error}"));
+                    channel.map_err(|error| format!("the jump host cannot connect to it: {error}"));
                 let channel = connect(hop, "connecting through the jump host", channel).await?;
                 handshake(hop, accepted, channel.into_stream()).await?
             }
         };
         handles.push(handle);
     }
-    let handle = handles.pop().ok_or_else(|| SshError::Permanent("there is no host to log in to".into()))?;
-    Ok(Login { handle, jump_hosts: handles })
+    let handle = handles
+        .pop()
+        .ok_or_else(|| SshError::Permanent("there is no host to log in to".into()))?;
+    Ok(Login {
+        handle,
+        jump_hosts: handles,
+    })
 }
 
 async fn connect_tcp(hop: &Hop) -> Result<TcpStream, SshError> {
-    let stream = connect(hop, "connecting", TcpStream::connect((hop.address.as_str(), hop.port))).await?;
+    let stream = connect(
+        hop,
+        "connecting",
+        TcpStream::connect((hop.address.as_str(), hop.port)),
+    )
+    .await?;
     let _ = stream.set_nodelay(true); // only a latency optimization
     Ok(stream)
 }
@@ -114,9 +130,13 @@ async fn handshake(
         authenticate(&mut handle, hop).await?;
         Ok(handle)
     };
-    timeout(LOGIN_TIMEOUT, logged_in)
-        .await
-        .unwrap_or_else(|_| Err(SshError::timed_out(&hop.destination(), "logging in", LOGIN_TIMEOUT)))
+    timeout(LOGIN_TIMEOUT, logged_in).await.unwrap_or_else(|_| {
+        Err(SshError::timed_out(
+            &hop.destination(),
+            "logging in",
+            LOGIN_TIMEOUT,
+        ))
+    })
 }
 
 fn settings(known: &KnownKeys) -> client::Config {
@@ -126,32 +146,48 @@ fn settings(known: &KnownKeys) -> client::Config {
         ecdsa(EcdsaCurve::NistP256),
         ecdsa(EcdsaCurve::NistP384),
         ecdsa(EcdsaCurve::NistP521),
-        Algorithm::Rsa { hash: Some(HashAlg::Sha512) },
-        Algorithm::Rsa { hash: Some(HashAlg::Sha256) },
+        Algorithm::Rsa {
+            hash: Some(HashAlg::Sha512),
+        },
+        Algorithm::Rsa {
+            hash: Some(HashAlg::Sha256),
+        },
     ];
     client::Config {
         window_size: CHANNEL_WINDOW_SIZE,
         keepalive_interval: Some(KEEPALIVE_INTERVAL),
         keepalive_max: MAX_UNANSWERED_KEEPALIVES,
-        preferred: Preferred { key: known.preferred(&host_keys).into(), ..Preferred::DEFAULT },
+        preferred: Preferred {
+            key: known.preferred(&host_keys).into(),
+            ..Preferred::DEFAULT
+        },
         ..client::Config::default()
     }
 }
 
 async fn confirm_host_key(hops: &[Hop], unknown: &UnknownKey) -> Result<(), SshError> {
-    let refused = || SshError::Permanent(format!("the host key of {} was not accepted", unknown.host));
-    let hop = hops.iter().find(|hop| hop.known_as == unknown.host).ok_or_else(refused)?;
-    let UnknownHosts::Ask(ask) = hop.unknown_hosts.clone() else { return Err(refused()) };
+    let refused =
+        || SshError::Permanent(format!("the host key of {} was not accepted", unknown.host));
+    let hop = hops
+        .iter()
+        .find(|hop| hop.known_as == unknown.host)
+        .ok_or_else(refused)?;
+    let UnknownHosts::Ask(ask) = hop.unknown_hosts.clone() else {
+        return Err(refused());
+    };
     let question = HostKeyQuestion {
         host: unknown.host.clone(),
         algorithm: unknown.key.algorithm().to_string(),
         fingerprint: unknown.fingerprint(),
     };
-    let is_accepted = spawn_blocking(move || ask(&question)).await.unwrap_or(false); // a panic counts as a refusal
+    let is_accepted = spawn_blocking(move || ask(&question))
+        .await
+        .unwrap_or(false); // a panic counts as a refusal
     if is_accepted { Ok(()) } else { Err(refused()) }
 }
 
-/// Stores a confirmed key. An error is only logged: its consequence is another confirmation at the next connection.
+/// Stores a confirmed key. An error is only logged: its consequence is another confirmation at the
+/// next connection.
 fn remember_host_key(unknown: &UnknownKey) {
     match unknown.append_to_file() {
         Ok(()) => tracing::info!(host = unknown.host, "stored a new host key"),

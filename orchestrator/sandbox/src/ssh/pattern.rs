@@ -17,7 +17,8 @@ pub(super) fn list_matches<'a>(patterns: impl IntoIterator<Item = &'a str>, name
 /// Whether the pattern matches the whole name. Runs in `O(pattern × name)`, without backtracking.
 fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.to_lowercase().chars().collect();
-    // `reached[n]`: the first `n` characters of the pattern match the part of the name that was read.
+    // `reached[n]`: the first `n` characters of the pattern match the part of the name that was
+    // read.
     let mut reached = vec![false; pattern.len() + 1];
     let skip_stars = |reached: &mut Vec<bool>| {
         for (index, letter) in pattern.iter().enumerate() {
@@ -35,8 +36,10 @@ fn matches(pattern: &str, name: &str) -> bool {
     skip_stars(&mut reached);
     for letter in name.chars() {
         let mut next = vec![false; pattern.len() + 1];
-        for (index, expected) in
-            pattern.iter().enumerate().filter(|(index, _)| reached.get(*index) == Some(&true))
+        for (index, expected) in pattern
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| reached.get(*index) == Some(&true))
         {
             let target = match expected {
                 '*' => index,
@@ -73,7 +76,11 @@ mod tests {
             ("[127.0.0.1]:2222", "[127.0.0.1]:2222", true),
             ("", "", true),
         ] {
-            assert_eq!(list_matches(patterns.split(','), name), expected, "{patterns} {name}");
+            assert_eq!(
+                list_matches(patterns.split(','), name),
+                expected,
+                "{patterns} {name}"
+            );
         }
         assert!(!list_matches([&*"*a".repeat(500)], &"a".repeat(499)));
     }

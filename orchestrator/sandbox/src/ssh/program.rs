@@ -1,4 +1,5 @@
-//! The action server's binary on the remote host. It is stored under its hash, so that it is uploaded once.
+//! The action server's binary on the remote host. It is stored under its hash, so that it is
+//! uploaded once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,13 +39,19 @@ pub(super) struct Program {
 pub(super) struct BinaryIdentity {
     pub(super) file: String,
     pub(super) length: String,
-    /// `sha256:…`. The prefix keeps tools that scan command lines for secrets from reporting the hash.
+    /// `sha256:…`. The prefix keeps tools that scan command lines for secrets from reporting the
+    /// hash.
     pub(super) sha256: String,
 }
 
 impl Program {
     pub(super) fn new(server: ServerBinary) -> Self {
-        Self { server, identity: OnceCell::new(), uploading: Semaphore::new(1), uploads: AtomicU64::new(0) }
+        Self {
+            server,
+            identity: OnceCell::new(),
+            uploading: Semaphore::new(1),
+            uploads: AtomicU64::new(0),
+        }
     }
 
     pub(super) async fn identity(&self) -> Result<&BinaryIdentity, SandboxError> {
@@ -66,7 +73,8 @@ impl Program {
         self.uploads.load(Ordering::Acquire)
     }
 
-    /// Uploads the file to `path`, unless another caller has done so since there were `seen` uploads.
+    /// Uploads the file to `path`, unless another caller has done so since there were `seen`
+    /// uploads.
     pub(super) async fn upload(
         &self,
         remote_host: &RemoteHost,
@@ -82,22 +90,39 @@ impl Program {
         let identity = self.identity().await?;
         let bytes = Bytes::from(self.server.bytes().await?);
         let part = format!("{}.part-{}", identity.file, nonce());
-        let by_file =
-            timeout(UPLOAD_TIMEOUT, write(&remote_host.connection, &part_of(path, &part), &bytes)).await;
+        let by_file = timeout(
+            UPLOAD_TIMEOUT,
+            write(&remote_host.connection, &part_of(path, &part), &bytes),
+        )
+        .await;
         let (how, input) = match by_file {
             Ok(Ok(())) => ("file", Bytes::new()),
             // The upload through standard input reports the same problem with a better message.
             Ok(Err(reason)) => {
-                tracing::debug!(reason, "uploading the action server without the file protocol");
+                tracing::debug!(
+                    reason,
+                    "uploading the action server without the file protocol"
+                );
                 ("stdin", bytes)
             }
             Err(_) => ("stdin", bytes),
         };
-        let arguments = [&*identity.file, &*identity.length, &*identity.sha256, &*part, how];
-        let output = remote_host.run(Script::Install, "", &arguments, input, UPLOAD_TIMEOUT).await?;
+        let arguments = [
+            &*identity.file,
+            &*identity.length,
+            &*identity.sha256,
+            &*part,
+            how,
+        ];
+        let output = remote_host
+            .run(Script::Install, "", &arguments, input, UPLOAD_TIMEOUT)
+            .await?;
         let text = output.text();
         match output.last(&text)? {
-            Reply { status: "installed", .. } => {
+            Reply {
+                status: "installed",
+                ..
+            } => {
                 self.uploads.fetch_add(1, Ordering::Release);
                 Ok(())
             }
@@ -115,17 +140,28 @@ fn part_of(path: &str, part: &str) -> String {
 }
 
 async fn write(connection: &Arc<Connection>, path: &str, bytes: &Bytes) -> Result<(), String> {
-    let stream = connection.subsystem("sftp").await.map_err(|error| error.to_string())?;
-    let files = SftpSession::new(stream).await.map_err(|error| error.to_string())?;
+    let stream = connection
+        .subsystem("sftp")
+        .await
+        .map_err(|error| error.to_string())?;
+    let files = SftpSession::new(stream)
+        .await
+        .map_err(|error| error.to_string())?;
     files.set_timeout(SFTP_TIMEOUT_SECS);
-    let mut file = files.create(path).await.map_err(|error| error.to_string())?;
-    file.write_all(bytes).await.map_err(|error| error.to_string())?;
+    let mut file = files
+        .create(path)
+        .await
+        .map_err(|error| error.to_string())?;
+    file.write_all(bytes)
+        .await
+        .map_err(|error| error.to_string())?;
     file.shutdown().await.map_err(|error| error.to_string())?;
     let _ = files.close().await; // the file is complete; dropping the session closes the channel
     Ok(())
 }
 
-/// Returns a unique suffix, so that an immediately repeated start does not write to the same temporary file.
+/// Returns a unique suffix, so that an immediately repeated start does not write to the same
+/// temporary file.
 fn nonce() -> String {
     let mut bytes = [0; 8];
     match ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut bytes) {

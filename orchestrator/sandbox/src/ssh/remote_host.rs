@@ -51,33 +51,66 @@ impl RemoteHost {
     ) -> Result<ScriptOutput, SshError> {
         let mut all = vec![&*self.owner, sandbox];
         all.extend_from_slice(arguments);
-        let command = self.connection.run(script.command(&all), input, limit).await?;
+        let command = self
+            .connection
+            .run(script.command(&all), input, limit)
+            .await?;
         if command.code.is_none() && command.stdout.is_empty() && command.stderr.is_empty() {
             return Err(SshError::unreachable(
                 self.connection.destination(),
                 "it ended in the middle of a command",
             ));
         }
-        Ok(ScriptOutput { destination: self.connection.destination().to_owned(), command })
+        Ok(ScriptOutput {
+            destination: self.connection.destination().to_owned(),
+            command,
+        })
     }
 
     pub(super) async fn state(&self, sandbox: &SandboxId) -> Result<State, SandboxError> {
-        let output = self.run(Script::State, sandbox.as_str(), &[], Bytes::new(), QUERY_TIMEOUT).await?;
+        let output = self
+            .run(
+                Script::State,
+                sandbox.as_str(),
+                &[],
+                Bytes::new(),
+                QUERY_TIMEOUT,
+            )
+            .await?;
         let text = output.text();
         match output.last(&text)? {
-            Reply { status: "running", rest, .. } => Ok(State::Running { socket: rest.to_owned() }),
-            Reply { status: "ended", .. } => Ok(State::Ended),
+            Reply {
+                status: "running",
+                rest,
+                ..
+            } => Ok(State::Running {
+                socket: rest.to_owned(),
+            }),
+            Reply {
+                status: "ended", ..
+            } => Ok(State::Ended),
             Reply { status: "none", .. } => Ok(State::Missing),
             other => Err(output.error_for_reply(sandbox, other)),
         }
     }
 
-    /// Terminates the processes of a sandbox and deletes its folder. Succeeds if the sandbox does not exist.
+    /// Terminates the processes of a sandbox and deletes its folder. Succeeds if the sandbox does
+    /// not exist.
     pub(super) async fn remove(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        let output = self.run(Script::Remove, sandbox.as_str(), &[], Bytes::new(), REMOVAL_TIMEOUT).await?;
+        let output = self
+            .run(
+                Script::Remove,
+                sandbox.as_str(),
+                &[],
+                Bytes::new(),
+                REMOVAL_TIMEOUT,
+            )
+            .await?;
         let text = output.text();
         match output.last(&text)? {
-            Reply { status: "removed", .. } => Ok(()),
+            Reply {
+                status: "removed", ..
+            } => Ok(()),
             other => Err(SandboxError::host(
                 "remove",
                 format_args!("the sandbox {sandbox} on {}", output.destination),
@@ -87,17 +120,32 @@ impl RemoteHost {
     }
 
     pub(super) async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        let output = self.run(Script::List, "", &[], Bytes::new(), REMOVAL_TIMEOUT).await?;
+        let output = self
+            .run(Script::List, "", &[], Bytes::new(), REMOVAL_TIMEOUT)
+            .await?;
         let text = output.text();
         if output.last(&text)?.status != "listed" {
-            return Err(start_error(format!("{} lists more sandboxes than can be read", output.destination)));
+            return Err(start_error(format!(
+                "{} lists more sandboxes than can be read",
+                output.destination
+            )));
         }
         let sandboxes = parse_replies(&text).filter(|reply| reply.status == "sandbox");
-        Ok(sandboxes.filter_map(|reply| parse_summary(reply.rest)).collect())
+        Ok(sandboxes
+            .filter_map(|reply| parse_summary(reply.rest))
+            .collect())
     }
 
     pub(super) async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
-        let output = self.run(Script::Logs, sandbox.as_str(), &[], Bytes::new(), QUERY_TIMEOUT).await?;
+        let output = self
+            .run(
+                Script::Logs,
+                sandbox.as_str(),
+                &[],
+                Bytes::new(),
+                QUERY_TIMEOUT,
+            )
+            .await?;
         let text = output.text();
         Ok(trailing_log(output.last(&text)?))
     }
@@ -155,14 +203,22 @@ impl ScriptOutput {
                 "the process {rest} of the sandbox {sandbox} on {destination} does not end when it is killed"
             ),
             "left" => {
-                format!("cannot remove the folder {rest} on {destination}: {}", self.last_stderr_line())
+                format!(
+                    "cannot remove the folder {rest} on {destination}: {}",
+                    self.last_stderr_line()
+                )
             }
             "unwritable" => format!(
                 "cannot write {rest} on {destination}: {}; make room, or make it writable",
                 self.last_stderr_line()
             ),
-            "damaged" => format!("the action server arrived damaged on {destination}: is there room left?"),
-            status => format!("{destination} gave an unknown reply: {:?}", one_line(status)),
+            "damaged" => {
+                format!("the action server arrived damaged on {destination}: is there room left?")
+            }
+            status => format!(
+                "{destination} gave an unknown reply: {:?}",
+                one_line(status)
+            ),
         })
     }
 }
@@ -171,30 +227,48 @@ impl ScriptOutput {
 pub(super) fn trailing_log(reply: Reply<'_>) -> String {
     let kept = reply.after.len().saturating_sub(MAX_LOG_BYTES);
     let log = reply.after.char_indices().find(|(index, _)| *index >= kept);
-    log.and_then(|(index, _)| reply.after.get(index..)).unwrap_or_default().to_owned()
+    log.and_then(|(index, _)| reply.after.get(index..))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn parse_summary(line: &str) -> Option<SandboxSummary> {
     let mut words = line.split(' ');
-    let (name, lifetime, created, condition) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let (name, lifetime, created, condition) =
+        (words.next()?, words.next()?, words.next()?, words.next()?);
     Some(SandboxSummary {
         sandbox: name.parse().ok()?,
         conversation: Some(conversation_of(name)?),
         // A later version may know more lifetimes. Sweeps keep what they do not understand.
         lifetime: lifetime.parse().unwrap_or(Lifetime::UntilRemoved),
         image: None,
-        condition: if condition == "running" { SandboxState::Running } else { SandboxState::Ended },
-        created_at: created.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        condition: if condition == "running" {
+            SandboxState::Running
+        } else {
+            SandboxState::Ended
+        },
+        created_at: created
+            .parse()
+            .ok()
+            .and_then(|seconds| Timestamp::from_second(seconds).ok()),
     })
 }
 
 fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    text.lines().rev().map(one_line).find(|line| !line.is_empty()).unwrap_or_default()
+    text.lines()
+        .rev()
+        .map(one_line)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default()
 }
 
 /// Replaces control characters and truncates to [`MAX_QUOTED_CHARS`].
 fn one_line(text: &str) -> String {
-    let shown = text.trim().chars().take(MAX_QUOTED_CHARS).map(|c| if c.is_control() { ' ' } else { c });
+    let shown = text
+        .trim()
+        .chars()
+        .take(MAX_QUOTED_CHARS)
+        .map(|c| if c.is_control() { ' ' } else { c });
     shown.collect()
 }

@@ -1,4 +1,5 @@
-//! The connection that all sandboxes of a host share. It is reopened on the next use after it breaks.
+//! The connection that all sandboxes of a host share. It is reopened on the next use after it
+//! breaks.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,11 +23,14 @@ pub(super) struct SharedConnection {
 
 impl SharedConnection {
     pub(super) fn new(config: Arc<SshConfig>) -> Self {
-        Self { config, current: Mutex::new(None) }
+        Self {
+            config,
+            current: Mutex::new(None),
+        }
     }
 
-    /// Returns the open connection, or opens one. Bounded by the login timeout, plus the time in which the user confirms a
-    /// host key.
+    /// Returns the open connection, or opens one. Bounded by the login timeout, plus the time in
+    /// which the user confirms a host key.
     pub(super) fn get(&self) -> BoxFuture<'_, Result<Arc<Connection>, SshError>> {
         async {
             let opening = {
@@ -48,14 +52,14 @@ impl SharedConnection {
 
     fn open(&self) -> PendingConnection {
         let config = Arc::clone(&self.config);
-        // A separate task, so that the attempt continues if its callers are cancelled: the user's answer about a host key is
-        // not lost. It is aborted with the provider.
+        // A separate task, so that the attempt continues if its callers are cancelled: the user's
+        // answer about a host key is not lost. It is aborted with the provider.
         let opening = tokio::spawn(async move { Connection::open(&resolve_hops(&config)?).await });
         let opening = AbortOnDropHandle::new(opening);
         let opened = async move {
-            opening
-                .await
-                .unwrap_or_else(|lost| Err(SshError::Permanent(format!("opening a connection: {lost}"))))
+            opening.await.unwrap_or_else(|lost| {
+                Err(SshError::Permanent(format!("opening a connection: {lost}")))
+            })
         };
         opened.boxed().shared()
     }

@@ -1,4 +1,5 @@
-//! Start of one action server on the remote host: one script, preceded by an upload if the binary is missing.
+//! Start of one action server on the remote host: one script, preceded by an upload if the binary
+//! is missing.
 //!
 //! On an error, the caller removes what was created.
 
@@ -48,7 +49,9 @@ impl ServerStart {
             match self.start(&identity).await? {
                 LaunchResult::Started(socket) => return Ok(socket),
                 LaunchResult::BinaryMissing(path) => {
-                    self.program.upload(&self.remote_host, &self.sandbox, &path, seen).await?;
+                    self.program
+                        .upload(&self.remote_host, &self.sandbox, &path, seen)
+                        .await?;
                 }
             }
         }
@@ -76,22 +79,46 @@ impl ServerStart {
         let key = Bytes::from(format!("{}\n", self.key.expose_secret()));
         let output = self
             .remote_host
-            .run(Script::Start, self.sandbox.as_str(), &arguments, key, START_TIMEOUT)
+            .run(
+                Script::Start,
+                self.sandbox.as_str(),
+                &arguments,
+                key,
+                START_TIMEOUT,
+            )
             .await?;
         let text = output.text();
         match output.last(&text)? {
-            Reply { status: "started", rest, .. } => Ok(LaunchResult::Started(rest.to_owned())),
-            Reply { status: "missing", rest, .. } => self.check_platform(rest),
-            Reply { status: "workspace", .. } => Err(unusable_workspace(
+            Reply {
+                status: "started",
+                rest,
+                ..
+            } => Ok(LaunchResult::Started(rest.to_owned())),
+            Reply {
+                status: "missing",
+                rest,
+                ..
+            } => self.check_platform(rest),
+            Reply {
+                status: "workspace",
+                ..
+            } => Err(unusable_workspace(
                 workspace.as_ref(),
                 format_args!("{}, on {}", output.last_stderr_line(), self.destination()),
             )),
-            failed @ Reply { status: "failed", rest, .. } => {
+            failed @ Reply {
+                status: "failed",
+                rest,
+                ..
+            } => {
                 let detail = format!(
                     "the action server on {} did not start: it ended with code {rest}",
                     self.destination()
                 );
-                Err(SandboxError::Start { detail, logs: trailing_log(failed) })
+                Err(SandboxError::Start {
+                    detail,
+                    logs: trailing_log(failed),
+                })
             }
             other => Err(output.error_for_reply(&self.sandbox, other)),
         }
@@ -112,7 +139,10 @@ impl ServerStart {
         }
         match path {
             Some(path) if path.starts_with('/') => Ok(LaunchResult::BinaryMissing(path.to_owned())),
-            _ => Err(start_error(format!("{} names no path for the action server", self.destination()))),
+            _ => Err(start_error(format!(
+                "{} names no path for the action server",
+                self.destination()
+            ))),
         }
     }
 
@@ -121,7 +151,8 @@ impl ServerStart {
     }
 }
 
-/// Whether `uname -m` names the architecture that this program and the embedded server were built for.
+/// Whether `uname -m` names the architecture that this program and the embedded server were built
+/// for.
 fn is_ours(machine: &str) -> bool {
     let known = match machine {
         "amd64" => "x86_64",

@@ -1,5 +1,6 @@
-//! Byte stream to a server over SSH: a channel to its unix socket. If the host refuses such channels, the stream uses
-//! `action-server dial` on a separate connection, since the sessions of one connection are limited.
+//! Byte stream to a server over SSH: a channel to its unix socket. If the host refuses such
+//! channels, the stream uses `action-server dial` on a separate connection, since the sessions of
+//! one connection are limited.
 
 use std::error::Error;
 use std::io;
@@ -17,8 +18,8 @@ use super::script::shell_quote;
 use super::shared_connection::SharedConnection;
 use crate::connect::{ByteStream, ConnectError, Connector, expect_greeting};
 
-/// Time that a host may be unreachable, for example while a laptop changes networks or sshd restarts. An exited server
-/// is detected immediately once the host is reachable.
+/// Time that a host may be unreachable, for example while a laptop changes networks or sshd
+/// restarts. An exited server is detected immediately once the host is reachable.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Resolves the binary below the home folder, whose path is known only on the remote host.
@@ -41,16 +42,37 @@ impl SshStream {
         operation: &'static str,
     ) -> impl FnOnce(E) -> ConnectError {
         let subject = format!("the server of the sandbox {}", self.sandbox);
-        move |error| ConnectError::Failed { operation, subject, source: io::Error::other(error) }
+        move |error| ConnectError::Failed {
+            operation,
+            subject,
+            source: io::Error::other(error),
+        }
     }
 
     async fn dial(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         const OPERATION: &str = "run `action-server dial` for";
-        let identity = self.program.identity().await.map_err(self.failed(OPERATION))?;
-        let connection = self.shared.open_dedicated().await.map_err(self.failed(OPERATION))?;
-        let command = format!("{DIAL} {} {}", shell_quote(&identity.file), shell_quote(&self.socket));
-        let mut stream = connection.exec_stream(command).await.map_err(self.failed(OPERATION))?;
-        expect_greeting(&mut stream).await.map_err(self.failed(OPERATION))?;
+        let identity = self
+            .program
+            .identity()
+            .await
+            .map_err(self.failed(OPERATION))?;
+        let connection = self
+            .shared
+            .open_dedicated()
+            .await
+            .map_err(self.failed(OPERATION))?;
+        let command = format!(
+            "{DIAL} {} {}",
+            shell_quote(&identity.file),
+            shell_quote(&self.socket)
+        );
+        let mut stream = connection
+            .exec_stream(command)
+            .await
+            .map_err(self.failed(OPERATION))?;
+        expect_greeting(&mut stream)
+            .await
+            .map_err(self.failed(OPERATION))?;
         Ok(Box::new(stream))
     }
 }
@@ -70,14 +92,27 @@ impl Connector for SshStream {
                 Err(error) => return Err(self.failed(OPERATION)(error)),
             }
         }
-        let remote_host = RemoteHost { connection, owner: Arc::clone(&self.owner) };
-        match remote_host.state(&self.sandbox).await.map_err(self.failed(OPERATION))? {
+        let remote_host = RemoteHost {
+            connection,
+            owner: Arc::clone(&self.owner),
+        };
+        match remote_host
+            .state(&self.sandbox)
+            .await
+            .map_err(self.failed(OPERATION))?
+        {
             State::Running { .. } => {}
             State::Ended => {
-                return Err(ConnectError::Gone(format!("the server of {} has exited", self.sandbox)));
+                return Err(ConnectError::Gone(format!(
+                    "the server of {} has exited",
+                    self.sandbox
+                )));
             }
             State::Missing => {
-                return Err(ConnectError::Gone(format!("there is no sandbox {}", self.sandbox)));
+                return Err(ConnectError::Gone(format!(
+                    "there is no sandbox {}",
+                    self.sandbox
+                )));
             }
         }
         let stream = self.dial().await?;

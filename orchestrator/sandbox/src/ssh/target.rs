@@ -1,4 +1,5 @@
-//! Resolution of the target: the user's text and OpenSSH's configuration files give a chain of hosts.
+//! Resolution of the target: the user's text and OpenSSH's configuration files give a chain of
+//! hosts.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -60,7 +61,12 @@ pub(super) fn resolve_hops(config: &SshConfig) -> Result<Vec<Hop>, SshError> {
     Ok(hops)
 }
 
-fn push_hops(config: &SshConfig, target: &Target, hops: &mut Vec<Hop>, depth: usize) -> Result<(), SshError> {
+fn push_hops(
+    config: &SshConfig,
+    target: &Target,
+    hops: &mut Vec<Hop>,
+    depth: usize,
+) -> Result<(), SshError> {
     if depth > MAX_HOPS || hops.len() >= MAX_HOPS {
         return Err(SshError::Permanent(format!(
             "{} is behind more than {MAX_HOPS} hosts: see ProxyJump",
@@ -70,7 +76,10 @@ fn push_hops(config: &SshConfig, target: &Target, hops: &mut Vec<Hop>, depth: us
     let user = target.user.as_deref().unwrap_or(&config.user);
     let settings = HostSettings::for_host(&target.host, user, &config.config_files, &config.home)
         .map_err(|error| SshError::Permanent(error.to_string()))?;
-    let jump = settings.proxy_jump.as_deref().filter(|jump| !jump.eq_ignore_ascii_case("none"));
+    let jump = settings
+        .proxy_jump
+        .as_deref()
+        .filter(|jump| !jump.eq_ignore_ascii_case("none"));
     match (jump, settings.proxy_command.as_deref()) {
         (Some(jump), _) => {
             for (number, through) in jump.split(',').enumerate() {
@@ -105,7 +114,12 @@ fn hop(config: &SshConfig, target: &Target, settings: &HostSettings) -> Hop {
         Some(name) => name.replace("%h", &target.host).replace("%%", "%"),
         None => target.host.clone(),
     };
-    let user = target.user.as_ref().or(settings.user.as_ref()).unwrap_or(&config.user).clone();
+    let user = target
+        .user
+        .as_ref()
+        .or(settings.user.as_ref())
+        .unwrap_or(&config.user)
+        .clone();
     let port = target.port.or(settings.port).unwrap_or(DEFAULT_PORT);
     let known_as = match (&settings.host_key_alias, port) {
         (Some(alias), _) => alias.clone(),
@@ -113,10 +127,20 @@ fn hop(config: &SshConfig, target: &Target, settings: &HostSettings) -> Hop {
         (None, port) => format!("[{}]:{port}", address.to_lowercase()),
     };
     let expand = |path: &str| {
-        expand_path(path, &config.home, &[("%h", &address), ("%r", &user), ("%u", &config.user)])
+        expand_path(
+            path,
+            &config.home,
+            &[("%h", &address), ("%r", &user), ("%u", &config.user)],
+        )
     };
-    let expand_all = |paths: &[&str]| paths.iter().map(|path| expand(path)).collect::<Vec<PathBuf>>();
-    let as_texts = |texts: &[String]| expand_all(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let expand_all = |paths: &[&str]| {
+        paths
+            .iter()
+            .map(|path| expand(path))
+            .collect::<Vec<PathBuf>>()
+    };
+    let as_texts =
+        |texts: &[String]| expand_all(&texts.iter().map(String::as_str).collect::<Vec<_>>());
     let mut known_hosts = match &settings.user_known_hosts {
         Some(files) => as_texts(files),
         None => expand_all(&DEFAULT_KNOWN_HOSTS),
@@ -148,9 +172,13 @@ fn hop(config: &SshConfig, target: &Target, settings: &HostSettings) -> Hop {
     }
 }
 
-/// A host's `StrictHostKeyChecking` overrides the general policy. Even with `no`, a changed key is refused.
+/// A host's `StrictHostKeyChecking` overrides the general policy. Even with `no`, a changed key is
+/// refused.
 fn unknown_hosts(config: &SshConfig, settings: &HostSettings) -> UnknownHosts {
-    let said = settings.strict_host_key_checking.as_deref().map(str::to_lowercase);
+    let said = settings
+        .strict_host_key_checking
+        .as_deref()
+        .map(str::to_lowercase);
     match (said.as_deref(), &config.unknown_hosts) {
         (Some("yes" | "true"), _) => UnknownHosts::Refuse,
         (Some("accept-new" | "no" | "off" | "false"), _) => UnknownHosts::AcceptNew,
@@ -160,7 +188,10 @@ fn unknown_hosts(config: &SshConfig, settings: &HostSettings) -> UnknownHosts {
 
 fn expand_path(path: &str, home: &Path, tokens: &[(&str, &str)]) -> PathBuf {
     let path = path.replace("%d", &home.to_string_lossy());
-    let path = tokens.iter().fold(path, |path, (token, value)| path.replace(token, value)).replace("%%", "%");
+    let path = tokens
+        .iter()
+        .fold(path, |path, (token, value)| path.replace(token, value))
+        .replace("%%", "%");
     match path.strip_prefix("~/") {
         Some(rest) => home.join(rest),
         None => PathBuf::from(path),
@@ -169,9 +200,14 @@ fn expand_path(path: &str, home: &Path, tokens: &[(&str, &str)]) -> PathBuf {
 
 fn parse_target(text: &str) -> Result<Target, SshError> {
     let refuse = |problem: &str| {
-        Err(SshError::Permanent(format!("{text:?} is no SSH target: {problem}; write [user@]host[:port]")))
+        Err(SshError::Permanent(format!(
+            "{text:?} is no SSH target: {problem}; write [user@]host[:port]"
+        )))
     };
-    let written = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
+    let written = text
+        .strip_prefix("ssh://")
+        .unwrap_or(text)
+        .trim_end_matches('/');
     let (user, address) = match written.rsplit_once('@') {
         Some((user, address)) => (Some(user.to_owned()), address),
         None => (None, written),
@@ -190,15 +226,23 @@ fn parse_target(text: &str) -> Result<Target, SshError> {
         Some(Ok(port)) if port > 0 => Some(port),
         Some(_) => return refuse("its port is none"),
     };
-    let is_strange =
-        |letter: char| letter.is_control() || letter.is_whitespace() || "/'\"\\$`;&|<>(){}".contains(letter);
+    let is_strange = |letter: char| {
+        letter.is_control() || letter.is_whitespace() || "/'\"\\$`;&|<>(){}".contains(letter)
+    };
     if host.is_empty() || host.starts_with('-') || host.contains(is_strange) {
         return refuse("its host is none");
     }
-    if user.as_deref().is_some_and(|user| user.is_empty() || user.contains(char::is_control)) {
+    if user
+        .as_deref()
+        .is_some_and(|user| user.is_empty() || user.contains(char::is_control))
+    {
         return refuse("its user is none");
     }
-    Ok(Target { user, host: host.to_owned(), port })
+    Ok(Target {
+        user,
+        host: host.to_owned(),
+        port,
+    })
 }
 
 #[cfg(test)]
@@ -213,7 +257,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".ssh")).unwrap();
         std::fs::write(home.path().join(".ssh/config"), text).unwrap();
-        let (server, secret) = (ServerBinary::from_file("/nowhere"), HostSecret::new([7; 32]));
+        let (server, secret) = (
+            ServerBinary::from_file("/nowhere"),
+            HostSecret::new([7; 32]),
+        );
         let mut config = SshConfig::new(target, home.path(), "me", server, secret);
         config.config_files.truncate(1);
         (home, config)
@@ -228,11 +275,23 @@ mod tests {
         let user = |name: &str| Some(name.to_owned());
         assert_eq!(parts("host"), (None, "host".into(), None));
         assert_eq!(parts("me@host:7"), (user("me"), "host".into(), Some(7)));
-        assert_eq!(parts("ssh://a@b@[::1]:22/"), (user("a@b"), "::1".into(), Some(22)));
+        assert_eq!(
+            parts("ssh://a@b@[::1]:22/"),
+            (user("a@b"), "::1".into(), Some(22))
+        );
         assert_eq!(parts("::1"), (None, "::1".into(), None));
-        for text in
-            ["", "me@", "@host", "host:", "host:0", "host:x", "[::1", "-oProxyCommand=x", "a b", "h;id"]
-        {
+        for text in [
+            "",
+            "me@",
+            "@host",
+            "host:",
+            "host:0",
+            "host:x",
+            "[::1",
+            "-oProxyCommand=x",
+            "a b",
+            "h;id",
+        ] {
             assert!(parse_target(text).is_err(), "{text}");
         }
     }
@@ -246,21 +305,51 @@ mod tests {
         let (home, config) = config("far", text);
         let found = resolve_hops(&config).unwrap();
         let destinations: Vec<String> = found.iter().map(super::Hop::destination).collect();
-        assert_eq!(destinations, ["me@first", "me@near:2222", "u@middle:23", "me@far.example.org"]);
+        assert_eq!(
+            destinations,
+            [
+                "me@first",
+                "me@near:2222",
+                "u@middle:23",
+                "me@far.example.org"
+            ]
+        );
         let names: Vec<&str> = found.iter().map(|hop| hop.known_as.as_str()).collect();
-        assert_eq!(names, ["Alias", "[near]:2222", "[middle]:23", "far.example.org"]);
-        assert_eq!(found[3].key_files, [home.path().join("far.example.org.key")]);
+        assert_eq!(
+            names,
+            ["Alias", "[near]:2222", "[middle]:23", "far.example.org"]
+        );
+        assert_eq!(
+            found[3].key_files,
+            [home.path().join("far.example.org.key")]
+        );
         assert!(matches!(found[1].unknown_hosts, UnknownHosts::AcceptNew));
         assert!(matches!(found[3].unknown_hosts, UnknownHosts::Refuse));
-        assert_eq!(found[0].known_hosts[0], home.path().join(".ssh/known_hosts"));
-        assert_eq!(found[0].known_hosts[2], PathBuf::from("/etc/ssh/ssh_known_hosts"));
+        assert_eq!(
+            found[0].known_hosts[0],
+            home.path().join(".ssh/known_hosts")
+        );
+        assert_eq!(
+            found[0].known_hosts[2],
+            PathBuf::from("/etc/ssh/ssh_known_hosts")
+        );
     }
 
     #[test]
     fn target_is_refused_when_jumps_cycle_or_need_a_program() {
         let (_home, circle) = config("a", "Host a\n ProxyJump b\nHost b\n ProxyJump a\n");
-        assert!(resolve_hops(&circle).unwrap_err().to_string().contains("more than 8 hosts"));
+        assert!(
+            resolve_hops(&circle)
+                .unwrap_err()
+                .to_string()
+                .contains("more than 8 hosts")
+        );
         let (_home, program) = config("a", "ProxyCommand nc %h %p\n");
-        assert!(resolve_hops(&program).unwrap_err().to_string().contains("use ProxyJump"));
+        assert!(
+            resolve_hops(&program)
+                .unwrap_err()
+                .to_string()
+                .contains("use ProxyJump")
+        );
     }
 }

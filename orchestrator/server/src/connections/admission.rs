@@ -9,10 +9,12 @@ use crate::client_address::TrustedProxies;
 use crate::keyed_permits::KeyedPermits;
 use crate::rate_limit::client_network;
 
-/// Maximum number of connections, if there are descriptors for them. Further ones wait in the socket's queue.
+/// Maximum number of connections, if there are descriptors for them. Further ones wait in the
+/// socket's queue.
 const MAX_CONNECTIONS: usize = 8192;
 
-/// Part of all connections that one client may have. A page has two for each of its sockets while it upgrades them.
+/// Part of all connections that one client may have. A page has two for each of its sockets while
+/// it upgrades them.
 const CLIENT_SHARE: usize = 4;
 
 /// Bounds of connections.
@@ -23,11 +25,14 @@ pub(super) struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// Returns the limits of a process that may have this number of descriptors. Half of them remain for the store and the
-    /// sandboxes. `None` if the number is not limited.
+    /// Returns the limits of a process that may have this number of descriptors. Half of them
+    /// remain for the store and the sandboxes. `None` if the number is not limited.
     pub(super) fn for_descriptors(descriptors: Option<usize>) -> Self {
         let total = descriptors.map_or(MAX_CONNECTIONS, |max| (max / 2).clamp(1, MAX_CONNECTIONS));
-        Self { total, per_client: total.div_ceil(CLIENT_SHARE) }
+        Self {
+            total,
+            per_client: total.div_ceil(CLIENT_SHARE),
+        }
     }
 }
 
@@ -40,10 +45,15 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// Creates the permits. The proxies' addresses are not limited, because each stands for many clients.
+    /// Creates the permits. The proxies' addresses are not limited, because each stands for many
+    /// clients.
     pub(super) fn new(limits: ConnectionLimits, proxies: TrustedProxies) -> Self {
         let connections = Arc::new(Semaphore::new(limits.total));
-        Self { connections, clients: KeyedPermits::new(limits.per_client), proxies }
+        Self {
+            connections,
+            clients: KeyedPermits::new(limits.per_client),
+            proxies,
+        }
     }
 
     /// Waits until there are fewer connections than the maximum.
@@ -52,10 +62,15 @@ impl Admission {
         Arc::clone(&self.connections).acquire_owned().await.ok()
     }
 
-    /// Returns the permit of a connection from an address. `None` if its client has as many connections as one may have.
+    /// Returns the permit of a connection from an address. `None` if its client has as many
+    /// connections as one may have.
     pub(super) fn admit(&self, address: IpAddr) -> Option<ClientPermit> {
-        let Some(client) = self.limited_client(address) else { return Some(ClientPermit::Unlimited) };
-        self.clients.try_acquire(client_network(client)).map(ClientPermit::Limited)
+        let Some(client) = self.limited_client(address) else {
+            return Some(ClientPermit::Unlimited);
+        };
+        self.clients
+            .try_acquire(client_network(client))
+            .map(ClientPermit::Limited)
     }
 
     /// Returns the client with an address. `None` if it is a proxy.
@@ -84,16 +99,38 @@ mod tests {
     #[test]
     fn connections_leave_descriptors_to_the_rest() {
         let limits = |descriptors| ConnectionLimits::for_descriptors(descriptors);
-        assert_eq!(limits(None), ConnectionLimits { total: 8192, per_client: 2048 });
+        assert_eq!(
+            limits(None),
+            ConnectionLimits {
+                total: 8192,
+                per_client: 2048
+            }
+        );
         assert_eq!(limits(Some(1 << 20)), limits(None));
-        assert_eq!(limits(Some(1024)), ConnectionLimits { total: 512, per_client: 128 });
-        assert_eq!(limits(Some(1)), ConnectionLimits { total: 1, per_client: 1 });
+        assert_eq!(
+            limits(Some(1024)),
+            ConnectionLimits {
+                total: 512,
+                per_client: 128
+            }
+        );
+        assert_eq!(
+            limits(Some(1)),
+            ConnectionLimits {
+                total: 1,
+                per_client: 1
+            }
+        );
     }
 
     #[test]
     fn proxy_has_no_limit_of_its_own() {
-        let limits = ConnectionLimits { total: 8, per_client: 1 };
-        let admission = Admission::new(limits, TrustedProxies::new(["10.0.0.0/8".parse().unwrap()]));
+        let limits = ConnectionLimits {
+            total: 8,
+            per_client: 1,
+        };
+        let admission =
+            Admission::new(limits, TrustedProxies::new(["10.0.0.0/8".parse().unwrap()]));
         let [proxy, mapped, client] =
             ["10.0.0.1", "::ffff:10.0.0.1", "192.0.2.1"].map(|address| address.parse().unwrap());
         let held = [proxy, proxy, mapped, client].map(|address| admission.admit(address).unwrap());

@@ -23,7 +23,11 @@ impl CountedStream {
         permit: Option<OwnedSemaphorePermit>,
         client_permit: ClientPermit,
     ) -> Self {
-        Self { stream, _permit: permit, _client_permit: client_permit }
+        Self {
+            stream,
+            _permit: permit,
+            _client_permit: client_permit,
+        }
     }
 }
 
@@ -38,7 +42,11 @@ impl AsyncRead for CountedStream {
 }
 
 impl AsyncWrite for CountedStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 

@@ -1,5 +1,5 @@
-//! A connection that ends at shutdown once it has been upgraded: its tasks are not those of the server, and clients of sockets
-//! connect again only after the transport has ended.
+//! A connection that ends at shutdown once it has been upgraded: its tasks are not those of the
+//! server, and clients of sockets connect again only after the transport has ended.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -30,7 +30,11 @@ impl Upgrade {
 
 impl<S> EndingStream<S> {
     pub(super) fn new(stream: S, upgrade: Upgrade, shutdown: CancellationToken) -> Self {
-        Self { stream, upgrade, shutdown: Box::pin(shutdown.cancelled_owned()) }
+        Self {
+            stream,
+            upgrade,
+            shutdown: Box::pin(shutdown.cancelled_owned()),
+        }
     }
 }
 
@@ -49,7 +53,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for EndingStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for EndingStream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 

@@ -20,16 +20,21 @@ use crate::rate_limit::client_network;
 pub(super) struct HandshakeLimits {
     /// Time for a handshake, and for its turn.
     pub(super) timeout: Duration,
-    /// Maximum number of concurrent handshakes. Fewer than the connections, so that unfinished ones do not occupy all.
+    /// Maximum number of concurrent handshakes. Fewer than the connections, so that unfinished ones
+    /// do not occupy all.
     pub(super) max: usize,
-    /// Maximum number of concurrent handshakes of one client, whose further ones wait. A handshake takes milliseconds, so that a
-    /// client with many connections does not notice.
+    /// Maximum number of concurrent handshakes of one client, whose further ones wait. A handshake
+    /// takes milliseconds, so that a client with many connections does not notice.
     pub(super) max_per_client: usize,
 }
 
 impl Default for HandshakeLimits {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), max: 1024, max_per_client: 64 }
+        Self {
+            timeout: Duration::from_secs(10),
+            max: 1024,
+            max_per_client: 64,
+        }
     }
 }
 
@@ -46,10 +51,16 @@ impl Handshakes {
     pub(super) fn new(config: Arc<ServerConfig>, limits: HandshakeLimits) -> Self {
         let permits = Arc::new(Semaphore::new(limits.max));
         let clients = KeyedPermits::new(limits.max_per_client);
-        Self { acceptor: TlsAcceptor::from(config), permits, clients, timeout: limits.timeout }
+        Self {
+            acceptor: TlsAcceptor::from(config),
+            permits,
+            clients,
+            timeout: limits.timeout,
+        }
     }
 
-    /// Performs a handshake with a client, whose number is limited unless it is `None`. The connection is closed after an error.
+    /// Performs a handshake with a client, whose number is limited unless it is `None`. The
+    /// connection is closed after an error.
     pub(super) async fn accept(
         &self,
         stream: CountedStream,
@@ -114,17 +125,35 @@ mod tests {
     ) -> (SocketAddr, JoinHandle<()>) {
         let router = Router::new().route("/", get(async || "hello"));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, handshakes) = (listener.local_addr().unwrap(), Handshakes::new(server, limits));
-        let connections = ConnectionLimits { total: 64, per_client: 32 };
+        let (address, handshakes) = (
+            listener.local_addr().unwrap(),
+            Handshakes::new(server, limits),
+        );
+        let connections = ConnectionLimits {
+            total: 64,
+            per_client: 32,
+        };
         let admission = Admission::new(connections, TrustedProxies::default());
-        let accepting = accept_with(admission, Some(handshakes), router, listener, shutdown.clone());
+        let accepting = accept_with(
+            admission,
+            Some(handshakes),
+            router,
+            listener,
+            shutdown.clone(),
+        );
         (address, tokio::spawn(accepting))
     }
 
     /// Requests `/` on a new connection, and returns the response.
     async fn request(client: &TlsConnector, stream: TcpStream) -> String {
-        let mut stream = client.connect("localhost".try_into().unwrap(), stream).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut stream = client
+            .connect("localhost".try_into().unwrap(), stream)
+            .await
+            .unwrap();
+        stream
+            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .await
+            .unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).await.unwrap();
         response
@@ -134,12 +163,19 @@ mod tests {
     async fn silent_client_is_closed_and_the_server_continues() {
         let (server, client) = configs();
         let shutdown = CancellationToken::new();
-        let limits = HandshakeLimits { timeout: Duration::from_millis(200), max: 1, max_per_client: 1 };
+        let limits = HandshakeLimits {
+            timeout: Duration::from_millis(200),
+            max: 1,
+            max_per_client: 1,
+        };
         let (address, accepting) = start(server, limits, &shutdown).await;
 
         let mut silent = TcpStream::connect(address).await.unwrap();
         let mut plain = TcpStream::connect(address).await.unwrap();
-        plain.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        plain
+            .write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .await
+            .unwrap();
         assert_eq!(silent.read(&mut [0]).await.unwrap(), 0);
         let mut answer = Vec::new();
         // An alert, or a reset.
@@ -147,7 +183,10 @@ mod tests {
         assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
 
         let response = request(&client, TcpStream::connect(address).await.unwrap()).await;
-        assert!(response.starts_with("HTTP/1.1 200") && response.ends_with("hello"), "{response}");
+        assert!(
+            response.starts_with("HTTP/1.1 200") && response.ends_with("hello"),
+            "{response}"
+        );
         shutdown.cancel();
         accepting.await.unwrap();
     }
@@ -157,7 +196,11 @@ mod tests {
         let (server, client) = configs();
         let shutdown = CancellationToken::new();
         // Longer than any test runs.
-        let limits = HandshakeLimits { timeout: Duration::from_secs(3600), max: 4, max_per_client: 2 };
+        let limits = HandshakeLimits {
+            timeout: Duration::from_secs(3600),
+            max: 4,
+            max_per_client: 2,
+        };
         let (address, accepting) = start(server, limits, &shutdown).await;
         let mut silent = Vec::new();
         for _ in 0..16 {

@@ -1,4 +1,5 @@
-//! Tells the client that its connection closes after a response that was sent before the request's body was read.
+//! Tells the client that its connection closes after a response that was sent before the request's
+//! body was read.
 //!
 //! hyper closes such a connection without a word, possibly while the client sends its next request.
 
@@ -33,7 +34,9 @@ impl BodyEnd {
     pub(super) fn close_if_unread<B>(&self, response: &mut Response<B>) {
         // `Relaxed` suffices: a late note only closes a connection that could have stayed open.
         if !self.0.load(Ordering::Relaxed) && response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
     }
 }

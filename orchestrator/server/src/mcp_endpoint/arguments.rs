@@ -13,10 +13,12 @@ pub(super) const CONVERSATION: &str = "conversation_id";
 /// Maximum number of conversations or events of a page.
 pub(super) const MAX_PAGE_SIZE: usize = 100;
 
-/// Maximum length of a message, and of instructions, in bytes: more than the context of a model takes.
+/// Maximum length of a message, and of instructions, in bytes: more than the context of a model
+/// takes.
 pub(super) const MAX_TEXT_BYTES: usize = 256 << 10;
 
-/// Maximum time of a call of `wait`, in seconds. Shorter than the timeouts of clients, of proxies, and of a host that forwards it.
+/// Maximum time of a call of `wait`, in seconds. Shorter than the timeouts of clients, of proxies,
+/// and of a host that forwards it.
 pub(super) const MAX_WAIT_SECS: u64 = 100;
 
 #[derive(Debug, Deserialize)]
@@ -99,14 +101,19 @@ fn default_wait_secs() -> u64 {
 ///
 /// # Errors
 /// [`ApiError::Invalid`] with the name of the argument.
-pub(super) fn parse<T: serde::de::DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, ApiError> {
+pub(super) fn parse<T: serde::de::DeserializeOwned>(
+    arguments: Map<String, Value>,
+) -> Result<T, ApiError> {
     parse_value(Value::Object(arguments), "arguments")
 }
 
 /// Checks the length of a text.
 pub(super) fn check_text(name: &'static str, text: &str) -> Result<(), ApiError> {
     if text.len() > MAX_TEXT_BYTES {
-        return Err(ApiError::invalid(name, format_args!("must have at most {MAX_TEXT_BYTES} bytes")));
+        return Err(ApiError::invalid(
+            name,
+            format_args!("must have at most {MAX_TEXT_BYTES} bytes"),
+        ));
     }
     Ok(())
 }
@@ -116,11 +123,15 @@ pub(super) fn check_limit(limit: usize) -> Result<usize, ApiError> {
     if (1..=MAX_PAGE_SIZE).contains(&limit) {
         Ok(limit)
     } else {
-        Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")))
+        Err(ApiError::invalid(
+            "limit",
+            format_args!("must be 1 to {MAX_PAGE_SIZE}"),
+        ))
     }
 }
 
-/// Returns the JSON schema of a tool's arguments: properties, and the names of those that are required.
+/// Returns the JSON schema of a tool's arguments: properties, and the names of those that are
+/// required.
 pub(super) fn schema(properties: Value, required: &[&str]) -> Map<String, Value> {
     let schema = json!({
         "type": "object", "properties": properties, "required": required, "additionalProperties": false,

@@ -26,11 +26,17 @@ pub(super) async fn read_page(
     let mut next = first_after(after);
     let (mut events, mut size) = (Vec::new(), 0);
     while next.0 < end && events.len() < limit && size < MAX_PAGE_BYTES {
-        let read = conversations.read_page(id, next, limit - events.len()).await?;
+        let read = conversations
+            .read_page(id, next, limit - events.len())
+            .await?;
         if read.is_empty() {
             break;
         }
-        let shortened = move || read.iter().map(|event| (event.id, to_short_json(event))).collect::<Vec<_>>();
+        let shortened = move || {
+            read.iter()
+                .map(|event| (event.id, to_short_json(event)))
+                .collect::<Vec<_>>()
+        };
         for (id, short) in run_blocking(shortened).await? {
             if size >= MAX_PAGE_BYTES {
                 break;
@@ -83,7 +89,11 @@ mod tests {
         let mut json = json!({"a": ["é".repeat(MAX_TEXT + 7), "short"], "b": 1});
         shorten(&mut json);
         let long = json["a"][0].as_str().unwrap();
-        assert!(long.ends_with("é[7 more characters]"), "{}", &long[long.len() - 40..]);
+        assert!(
+            long.ends_with("é[7 more characters]"),
+            "{}",
+            &long[long.len() - 40..]
+        );
         assert_eq!((&json["a"][1], &json["b"]), (&json!("short"), &json!(1)));
     }
 }

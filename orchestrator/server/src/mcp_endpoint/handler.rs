@@ -45,16 +45,22 @@ impl McpHandler {
         if tool.is_change() {
             self.state.audit.catch_up().await?;
         }
-        let named = arguments.get(super::arguments::CONVERSATION).and_then(Value::as_str);
+        let named = arguments
+            .get(super::arguments::CONVERSATION)
+            .and_then(Value::as_str);
         let named: Option<ConversationId> = named.and_then(|id| id.parse().ok());
         let client = Client::find(&parts.extensions);
         // Appended also if the client is gone before there is a result.
-        let pending = tool
-            .is_change()
-            .then(|| self.state.audit.pending(caller, client, tool.audit_action(), named.clone()));
+        let pending = tool.is_change().then(|| {
+            self.state
+                .audit
+                .pending(caller, client, tool.audit_action(), named.clone())
+        });
         let result = tool_calls::call(&self.state, caller, tool, arguments).await;
         if let Some(pending) = pending {
-            let status = result.as_ref().map_or_else(ApiError::status_code, |_| StatusCode::OK);
+            let status = result
+                .as_ref()
+                .map_or_else(ApiError::status_code, |_| StatusCode::OK);
             let created = result.as_ref().ok().and_then(|reply| reply.created.clone());
             pending.complete(created, status).await;
         }
@@ -75,7 +81,9 @@ impl ServerHandler for McpHandler {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(McpTool::ALL.map(McpTool::definition).to_vec()))
+        Ok(ListToolsResult::with_all_items(
+            McpTool::ALL.map(McpTool::definition).to_vec(),
+        ))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -112,7 +120,10 @@ impl ServerHandler for McpHandler {
 /// Returns the result of a tool that failed, with the code and the text of the REST API.
 fn to_error_result(error: &ApiError) -> CallToolResult {
     if error.status_code() == StatusCode::INTERNAL_SERVER_ERROR {
-        tracing::error!(error = error as &dyn std::error::Error, "cannot call a tool");
+        tracing::error!(
+            error = error as &dyn std::error::Error,
+            "cannot call a tool"
+        );
     }
     let body = error.to_body();
     CallToolResult::structured_error(

@@ -1,8 +1,9 @@
-//! The Model Context Protocol at `/mcp`: tools with which other agents start, watch and steer conversations.
+//! The Model Context Protocol at `/mcp`: tools with which other agents start, watch and steer
+//! conversations.
 //!
-//! Streamable HTTP without sessions: the tools need none, so that nothing is kept between requests, and any host of a store serves
-//! each of them. Keys, owners, rate limits, origins and the audit log are those of the REST API. A key that may only read can
-//! call the tools that change nothing.
+//! Streamable HTTP without sessions: the tools need none, so that nothing is kept between requests,
+//! and any host of a store serves each of them. Keys, owners, rate limits, origins and the audit
+//! log are those of the REST API. A key that may only read can call the tools that change nothing.
 
 mod arguments;
 mod events;
@@ -58,13 +59,16 @@ pub(crate) fn router(state: &Arc<ServerState>) -> Router<Arc<ServerState>> {
     Router::new()
         .route_service(PATH, service)
         .layer(from_fn_with_state(Arc::clone(state), forward))
-        .layer(from_fn_with_state(Arc::clone(state), transport_errors::to_protocol_errors))
+        .layer(from_fn_with_state(
+            Arc::clone(state),
+            transport_errors::to_protocol_errors,
+        ))
         .layer(DefaultBodyLimit::max(MAX_REQUEST_BYTES))
         .layer(from_fn_with_state(Arc::clone(state), auth::require_any_key))
 }
 
-/// Forwards a call of a tool for a conversation that another host runs. Records a change in the audit log if that host cannot be
-/// reached.
+/// Forwards a call of a tool for a conversation that another host runs. Records a change in the
+/// audit log if that host cannot be reached.
 async fn forward(State(state): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
     if state.other_hosts.is_none() {
         return next.run(request).await;
@@ -73,13 +77,28 @@ async fn forward(State(state): State<Arc<ServerState>>, request: Request, next: 
         Ok(read) => read,
         Err(error) => return error.into_response(),
     };
-    let call = parse_body(&state, body.clone(), |body| Ok(ToolCall::find(body))).await.ok().flatten();
+    let call = parse_body(&state, body.clone(), |body| Ok(ToolCall::find(body)))
+        .await
+        .ok()
+        .flatten();
     let request = Request::from_parts(parts, Body::from(body));
-    let Some(ToolCall { tool, conversation: id }) = call else { return next.run(request).await };
-    let pending = request.extensions().get::<Caller>().filter(|_| tool.is_change()).map(|caller| {
-        let client = Client::find(request.extensions());
-        state.audit.pending(caller, client, tool.audit_action(), Some(id.clone()))
-    });
+    let Some(ToolCall {
+        tool,
+        conversation: id,
+    }) = call
+    else {
+        return next.run(request).await;
+    };
+    let pending = request
+        .extensions()
+        .get::<Caller>()
+        .filter(|_| tool.is_change())
+        .map(|caller| {
+            let client = Client::find(request.extensions());
+            state
+                .audit
+                .pending(caller, client, tool.audit_action(), Some(id.clone()))
+        });
     match other_hosts::forward_to_holder(&state, &id, request).await {
         Ok(response) => {
             if let Some(pending) = pending {
@@ -109,7 +128,10 @@ impl ToolCall {
         let message: Value = serde_json::from_slice(message).ok()?;
         let params = &message["params"];
         let tool = McpTool::find(params["name"].as_str()?)?;
-        let conversation = params["arguments"][arguments::CONVERSATION].as_str()?.parse().ok()?;
+        let conversation = params["arguments"][arguments::CONVERSATION]
+            .as_str()?
+            .parse()
+            .ok()?;
         Some(Self { tool, conversation })
     }
 }

@@ -14,7 +14,9 @@ use protocol::{ConversationId, EventId};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, Decide, Decision, ListConversations, ReadEvents, StartConversation};
-use super::arguments::{MAX_WAIT_SECS, SendMessage, StopConversation, Wait, check_limit, check_text, parse};
+use super::arguments::{
+    MAX_WAIT_SECS, SendMessage, StopConversation, Wait, check_limit, check_text, parse,
+};
 use super::events;
 use super::tools::McpTool;
 use crate::auth::require_write;
@@ -39,7 +41,10 @@ pub(super) struct Reply {
 
 impl From<Value> for Reply {
     fn from(json: Value) -> Self {
-        Self { json, created: None }
+        Self {
+            json,
+            created: None,
+        }
     }
 }
 
@@ -72,7 +77,13 @@ async fn start(
     caller: &Caller,
     arguments: StartConversation,
 ) -> Result<Reply, ApiError> {
-    let StartConversation { message, instructions, agent, repository, branch } = arguments;
+    let StartConversation {
+        message,
+        instructions,
+        agent,
+        repository,
+        branch,
+    } = arguments;
     if let Some(agent) = &agent
         && !state.choices.agents.contains(agent)
     {
@@ -91,7 +102,10 @@ async fn start(
         ..ConversationRequest::default()
     };
     let id = state.conversations.create(request).await?;
-    Ok(Reply { json: json!({arguments::CONVERSATION: id}), created: Some(id) })
+    Ok(Reply {
+        json: json!({arguments::CONVERSATION: id}),
+        created: Some(id),
+    })
 }
 
 async fn send_message(
@@ -99,7 +113,10 @@ async fn send_message(
     caller: &Caller,
     arguments: SendMessage,
 ) -> Result<Reply, ApiError> {
-    let SendMessage { conversation_id: id, message } = arguments;
+    let SendMessage {
+        conversation_id: id,
+        message,
+    } = arguments;
     state.authorize(caller, &id).await?;
     let message = to_message(message)?;
     let next = EventId(state.conversations.conversations().event_count(&id).await?);
@@ -112,18 +129,32 @@ fn to_message(text: String) -> Result<MessageAction, ApiError> {
         return Err(ApiError::invalid("message", "must not be empty"));
     }
     check_text("message", &text)?;
-    Ok(MessageAction { content: text, ..MessageAction::default() })
+    Ok(MessageAction {
+        content: text,
+        ..MessageAction::default()
+    })
 }
 
-async fn list(state: &ServerState, caller: &Caller, arguments: ListConversations) -> Result<Reply, ApiError> {
+async fn list(
+    state: &ServerState,
+    caller: &Caller,
+    arguments: ListConversations,
+) -> Result<Reply, ApiError> {
     let ListConversations { limit, page_id } = arguments;
-    let query = ListQuery { limit: check_limit(limit)?, page_id, ..ListQuery::default() };
+    let query = ListQuery {
+        limit: check_limit(limit)?,
+        page_id,
+        ..ListQuery::default()
+    };
     let page = page(state, caller.user.clone(), query).await?;
     let conversations: Vec<_> = page
         .results
         .iter()
         .map(|info| {
-            let agent_state = state.conversations.state(&info.conversation_id).map(|state| state.agent_state);
+            let agent_state = state
+                .conversations
+                .state(&info.conversation_id)
+                .map(|state| state.agent_state);
             json!({
                 arguments::CONVERSATION: info.conversation_id,
                 "title": info.title,
@@ -137,19 +168,37 @@ async fn list(state: &ServerState, caller: &Caller, arguments: ListConversations
     Ok(json!({"conversations": conversations, "next_page_id": page.next_page_id}).into())
 }
 
-async fn read_events(state: &ServerState, caller: &Caller, arguments: ReadEvents) -> Result<Reply, ApiError> {
-    let ReadEvents { conversation_id: id, after_id, limit } = arguments;
+async fn read_events(
+    state: &ServerState,
+    caller: &Caller,
+    arguments: ReadEvents,
+) -> Result<Reply, ApiError> {
+    let ReadEvents {
+        conversation_id: id,
+        after_id,
+        limit,
+    } = arguments;
     state.authorize(caller, &id).await?;
     let limit = check_limit(limit)?;
     let _permit = WorkPermit::acquire(state, caller).await?;
-    Ok(events::read_page(state.conversations.conversations(), &id, after_id, limit).await?.into())
+    Ok(
+        events::read_page(state.conversations.conversations(), &id, after_id, limit)
+            .await?
+            .into(),
+    )
 }
 
 async fn wait(state: &ServerState, caller: &Caller, arguments: Wait) -> Result<Reply, ApiError> {
-    let Wait { conversation_id: id, timeout_secs } = arguments;
+    let Wait {
+        conversation_id: id,
+        timeout_secs,
+    } = arguments;
     state.authorize(caller, &id).await?;
     if timeout_secs > MAX_WAIT_SECS {
-        return Err(ApiError::invalid("timeout_secs", format_args!("must be 0 to {MAX_WAIT_SECS}")));
+        return Err(ApiError::invalid(
+            "timeout_secs",
+            format_args!("must be 0 to {MAX_WAIT_SECS}"),
+        ));
     }
     let timeout = Duration::from_secs(timeout_secs).max(MIN_WAIT);
     let mut turn = state.conversations.follow_turn(&id, timeout).await?;
@@ -200,20 +249,37 @@ fn to_json(id: &ConversationId, end: &TurnEnd, answer: &str, last_event_id: i64)
     })
 }
 
-async fn stop(state: &ServerState, caller: &Caller, arguments: StopConversation) -> Result<Reply, ApiError> {
-    let StopConversation { conversation_id: id } = arguments;
+async fn stop(
+    state: &ServerState,
+    caller: &Caller,
+    arguments: StopConversation,
+) -> Result<Reply, ApiError> {
+    let StopConversation {
+        conversation_id: id,
+    } = arguments;
     state.authorize(caller, &id).await?;
     state.conversations.stop(&id).await?;
     Ok(json!({arguments::CONVERSATION: id, "status": view::conversation_state(state, &id)}).into())
 }
 
-async fn decide(state: &ServerState, caller: &Caller, arguments: Decide) -> Result<Reply, ApiError> {
-    let Decide { conversation_id: id, action_id, decision } = arguments;
+async fn decide(
+    state: &ServerState,
+    caller: &Caller,
+    arguments: Decide,
+) -> Result<Reply, ApiError> {
+    let Decide {
+        conversation_id: id,
+        action_id,
+        decision,
+    } = arguments;
     state.authorize(caller, &id).await?;
     let decision = match decision {
         Decision::Confirm => UserDecision::Approve,
         Decision::Reject => UserDecision::Reject(String::new()),
     };
-    state.conversations.decide(&id, Some(action_id), decision).await?;
+    state
+        .conversations
+        .decide(&id, Some(action_id), decision)
+        .await?;
     Ok(json!({arguments::CONVERSATION: id}).into())
 }

@@ -53,7 +53,9 @@ impl McpTool {
     /// Whether a call changes something.
     pub(super) fn is_change(self) -> bool {
         match self {
-            Self::StartConversation | Self::SendMessage | Self::StopConversation | Self::Decide => true,
+            Self::StartConversation | Self::SendMessage | Self::StopConversation | Self::Decide => {
+                true
+            }
             Self::ListConversations | Self::ReadEvents | Self::Wait => false,
         }
     }
@@ -61,8 +63,14 @@ impl McpTool {
     /// Returns the definition for clients.
     pub(super) fn definition(self) -> Tool {
         let (properties, required) = self.arguments();
-        let tool = Tool::new(self.name(), self.description(), schema(properties, required));
-        let annotations = ToolAnnotations::new().read_only(!self.is_change()).open_world(self.is_change());
+        let tool = Tool::new(
+            self.name(),
+            self.description(),
+            schema(properties, required),
+        );
+        let annotations = ToolAnnotations::new()
+            .read_only(!self.is_change())
+            .open_world(self.is_change());
         tool.with_annotations(annotations)
     }
 
@@ -172,7 +180,10 @@ mod tests {
             let definition = tool.definition();
             let schema = &definition.input_schema;
             for name in schema["required"].as_array().unwrap() {
-                assert!(schema["properties"].get(name.as_str().unwrap()).is_some(), "{tool:?}: {name}");
+                assert!(
+                    schema["properties"].get(name.as_str().unwrap()).is_some(),
+                    "{tool:?}: {name}"
+                );
             }
         }
     }

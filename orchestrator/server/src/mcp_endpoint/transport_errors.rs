@@ -1,4 +1,5 @@
-//! Errors of the transport as messages of JSON-RPC. rmcp writes them as plain texts, with status 415 also for malformed messages.
+//! Errors of the transport as messages of JSON-RPC. rmcp writes them as plain texts, with status
+//! 415 also for malformed messages.
 
 use std::sync::Arc;
 
@@ -19,7 +20,8 @@ use crate::work::parse_body;
 /// Maximum size of a text of rmcp.
 const MAX_TEXT_BYTES: usize = 4 << 10;
 
-/// Maximum number of values of a message: rmcp parses it on a thread that serves other requests too, and tries several types.
+/// Maximum number of values of a message: rmcp parses it on a thread that serves other requests
+/// too, and tries several types.
 const MAX_VALUES: usize = 10_000;
 
 /// Codes of JSON-RPC.
@@ -37,7 +39,9 @@ pub(super) async fn to_protocol_errors(
     let request = if request.method() == Method::POST {
         let (parts, body) = match read_body(request).await {
             Ok(read) => read,
-            Err(error) => return to_response(error.status_code(), INVALID_REQUEST, &error.to_string()),
+            Err(error) => {
+                return to_response(error.status_code(), INVALID_REQUEST, &error.to_string());
+            }
         };
         let check = move |body: &[u8]| {
             check_count("body", body, MAX_VALUES)?;
@@ -45,8 +49,12 @@ pub(super) async fn to_protocol_errors(
         };
         match parse_body(&state, body.clone(), check).await {
             Ok(true) => {}
-            Ok(false) => return to_response(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON"),
-            Err(error) => return to_response(error.status_code(), INVALID_REQUEST, &error.to_string()),
+            Ok(false) => {
+                return to_response(StatusCode::BAD_REQUEST, PARSE_ERROR, "the body is not JSON");
+            }
+            Err(error) => {
+                return to_response(error.status_code(), INVALID_REQUEST, &error.to_string());
+            }
         }
         Request::from_parts(parts, Body::from(body))
     } else {
@@ -62,8 +70,14 @@ pub(super) async fn to_protocol_errors(
         return to_response(StatusCode::BAD_REQUEST, INVALID_REQUEST, text);
     }
     let (mut parts, body) = response.into_parts();
-    let text = axum::body::to_bytes(body, MAX_TEXT_BYTES).await.unwrap_or_default();
-    let code = if status.is_client_error() { INVALID_REQUEST } else { INTERNAL_ERROR };
+    let text = axum::body::to_bytes(body, MAX_TEXT_BYTES)
+        .await
+        .unwrap_or_default();
+    let code = if status.is_client_error() {
+        INVALID_REQUEST
+    } else {
+        INTERNAL_ERROR
+    };
     let replaced = to_response(status, code, &String::from_utf8_lossy(&text));
     let (replaced, body) = replaced.into_parts();
     // Keeps others, such as `allow`.
@@ -73,13 +87,21 @@ pub(super) async fn to_protocol_errors(
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let content_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let content_type = content_type
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default();
     content_type.trim().eq_ignore_ascii_case("application/json")
 }
 
 /// Returns an error that answers no known message.
 fn to_response(status: StatusCode, code: i64, message: &str) -> Response {
     let error = json!({"code": code, "message": message});
-    (status, Json(json!({"jsonrpc": "2.0", "id": null, "error": error}))).into_response()
+    (
+        status,
+        Json(json!({"jsonrpc": "2.0", "id": null, "error": error})),
+    )
+        .into_response()
 }

@@ -19,7 +19,8 @@ const MAX_LENGTH: usize = 4 << 20;
 /// Text between messages.
 const SEPARATOR: &str = "\n\n";
 
-/// Reads an answer from a turn. Ends early if the server shuts down, or the caller's key is revoked.
+/// Reads an answer from a turn. Ends early if the server shuts down, or the caller's key is
+/// revoked.
 pub(super) struct Answer {
     turn: Turn,
     /// Completes when the caller may no longer be served.
@@ -53,7 +54,13 @@ impl Answer {
                 () = state.until_revoked(&caller) => ApiError::WrongKey,
             }
         });
-        Self { turn, unserved, length: 0, action: None, end: None }
+        Self {
+            turn,
+            unserved,
+            length: 0,
+            action: None,
+            end: None,
+        }
     }
 
     /// Returns the conversation.
@@ -64,7 +71,8 @@ impl Answer {
     /// Waits for the next part. Not called again after the end or an error.
     ///
     /// # Errors
-    /// [`ApiError::UnfinishedTurn`] if the agent does not come to an answer, or an error of the store.
+    /// [`ApiError::UnfinishedTurn`] if the agent does not come to an answer, or an error of the
+    /// store.
     pub(super) async fn next(&mut self) -> Result<AnswerPart, ApiError> {
         if let Some(end) = self.end.take() {
             return Ok(end);
@@ -100,9 +108,14 @@ impl Answer {
         }
     }
 
-    /// Returns the text with its separator. `None` if there is none, or the answer is at its maximum length.
+    /// Returns the text with its separator. `None` if there is none, or the answer is at its
+    /// maximum length.
     fn append(&mut self, text: &str) -> Option<String> {
-        let text = if text.trim().is_empty() { return None } else { text };
+        let text = if text.trim().is_empty() {
+            return None;
+        } else {
+            text
+        };
         let separator = if self.length == 0 { "" } else { SEPARATOR };
         let mut text = format!("{separator}{text}");
         text.truncate(text.floor_char_boundary(MAX_LENGTH.saturating_sub(self.length)));
@@ -112,8 +125,15 @@ impl Answer {
 
     fn end(&mut self, TurnEnd { outcome, usage }: TurnEnd) -> Result<AnswerPart, ApiError> {
         let is_cut = self.length >= MAX_LENGTH;
-        let reason = if is_cut { FinishReason::Length } else { FinishReason::Stop };
-        let end = AnswerPart::End { reason, usage: Usage::from(usage) };
+        let reason = if is_cut {
+            FinishReason::Length
+        } else {
+            FinishReason::Stop
+        };
+        let end = AnswerPart::End {
+            reason,
+            usage: Usage::from(usage),
+        };
         match outcome {
             TurnOutcome::Finished | TurnOutcome::AwaitingMessage | TurnOutcome::Rejected => Ok(end),
             TurnOutcome::AwaitingConfirmation { action } => {
@@ -132,7 +152,9 @@ impl Answer {
 
     fn confirmation_request(&self, id: EventId) -> String {
         let action = self.action.as_ref().filter(|action| action.id == id);
-        let action = action.map(|action| format!(": {}", view::describe_action(action))).unwrap_or_default();
+        let action = action
+            .map(|action| format!(": {}", view::describe_action(action)))
+            .unwrap_or_default();
         let conversation = self.conversation();
         format!(
             "Action {id} awaits confirmation{action}\n\nConfirm it with POST /api/conversations/{conversation}/events and \
@@ -145,17 +167,20 @@ impl Answer {
 /// Returns the error of a turn that does not end with an answer.
 fn failure(outcome: TurnOutcome) -> ApiError {
     let (code, reason) = match outcome {
-        TurnOutcome::LimitReached(Limit::Iterations) => {
-            ("AGENT$LIMIT_REACHED", "the agent has reached the maximum number of its steps".to_owned())
-        }
-        TurnOutcome::LimitReached(Limit::Budget) => {
-            ("AGENT$LIMIT_REACHED", "the agent has reached the maximum cost of its model calls".to_owned())
-        }
+        TurnOutcome::LimitReached(Limit::Iterations) => (
+            "AGENT$LIMIT_REACHED",
+            "the agent has reached the maximum number of its steps".to_owned(),
+        ),
+        TurnOutcome::LimitReached(Limit::Budget) => (
+            "AGENT$LIMIT_REACHED",
+            "the agent has reached the maximum cost of its model calls".to_owned(),
+        ),
         TurnOutcome::Stopped => ("AGENT$STOPPED", "the agent was stopped".to_owned()),
         TurnOutcome::Paused => ("AGENT$PAUSED", "the agent was paused".to_owned()),
-        TurnOutcome::TimedOut => {
-            ("AGENT$WORKING", "the agent works for longer than a request may take, and continues".to_owned())
-        }
+        TurnOutcome::TimedOut => (
+            "AGENT$WORKING",
+            "the agent works for longer than a request may take, and continues".to_owned(),
+        ),
         TurnOutcome::Failed(reason) if !reason.is_empty() => {
             ("AGENT$FAILED", format!("the agent has failed: {reason}"))
         }
@@ -164,9 +189,10 @@ fn failure(outcome: TurnOutcome) -> ApiError {
         | TurnOutcome::Finished
         | TurnOutcome::AwaitingMessage
         | TurnOutcome::AwaitingConfirmation { .. }
-        | TurnOutcome::Rejected => {
-            ("CONVERSATION$CLOSED", "the conversation was closed while the agent worked".to_owned())
-        }
+        | TurnOutcome::Rejected => (
+            "CONVERSATION$CLOSED",
+            "the conversation was closed while the agent worked".to_owned(),
+        ),
     };
     ApiError::UnfinishedTurn { code, reason }
 }

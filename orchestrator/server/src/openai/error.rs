@@ -33,8 +33,20 @@ struct OpenAiError {
 
 impl OpenAiErrorBody {
     pub(super) fn new(status: StatusCode, body: ErrorBody) -> Self {
-        let ErrorBody { message, msg_id, field, .. } = body;
-        Self { error: OpenAiError { message, r#type: error_type(status), param: field, code: msg_id } }
+        let ErrorBody {
+            message,
+            msg_id,
+            field,
+            ..
+        } = body;
+        Self {
+            error: OpenAiError {
+                message,
+                r#type: error_type(status),
+                param: field,
+                code: msg_id,
+            },
+        }
     }
 }
 
@@ -48,7 +60,8 @@ fn error_type(status: StatusCode) -> &'static str {
     }
 }
 
-/// Replaces the bodies of all errors below `/v1`, also of those that were rejected before their route.
+/// Replaces the bodies of all errors below `/v1`, also of those that were rejected before their
+/// route.
 pub(crate) async fn to_openai_errors(request: Request, next: Next) -> Response {
     let below = request.uri().path().strip_prefix(FOLDER);
     let is_openai = below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));

@@ -40,8 +40,14 @@ const FORWARD_GRACE_PERIOD: Duration = Duration::from_mins(1);
 #[utoipa::path(get, path = "/v1/models",
     responses((status = 200, description = "The models", body = ModelList)))]
 pub(crate) async fn models(State(state): State<Arc<ServerState>>) -> Json<ModelList> {
-    let agents = state.choices.agents.iter().map(|agent| format!("{DEFAULT_MODEL}/{agent}"));
-    Json(ModelList::new([DEFAULT_MODEL.to_owned()].into_iter().chain(agents)))
+    let agents = state
+        .choices
+        .agents
+        .iter()
+        .map(|agent| format!("{DEFAULT_MODEL}/{agent}"));
+    Json(ModelList::new(
+        [DEFAULT_MODEL.to_owned()].into_iter().chain(agents),
+    ))
 }
 
 /// Runs an agent as a model, until it is at rest.
@@ -64,7 +70,9 @@ pub(crate) async fn chat_completions(
     let request = Request::from_parts(parts, Body::from(body));
     let mut response = match forward(&state, &id, request).await {
         Some(response) => response,
-        None => complete(state, caller, &chat, Some(id.clone())).await.into_response(),
+        None => complete(state, caller, &chat, Some(id.clone()))
+            .await
+            .into_response(),
     };
     // Also of a request that is rejected.
     response.extensions_mut().insert(RequestConversation(id));
@@ -89,19 +97,35 @@ async fn complete(
 }
 
 /// Forwards a request to the other host that runs its conversation. `None` if there is none.
-async fn forward(state: &ServerState, id: &ConversationId, mut request: Request) -> Option<Response> {
-    request.extensions_mut().insert(ResponseTimeout(MAX_TURN_DURATION + FORWARD_GRACE_PERIOD));
-    let mut response = other_hosts::forward_to_holder(state, id, request).await.ok()?;
+async fn forward(
+    state: &ServerState,
+    id: &ConversationId,
+    mut request: Request,
+) -> Option<Response> {
+    request
+        .extensions_mut()
+        .insert(ResponseTimeout(MAX_TURN_DURATION + FORWARD_GRACE_PERIOD));
+    let mut response = other_hosts::forward_to_holder(state, id, request)
+        .await
+        .ok()?;
     if response.status().is_server_error() {
         // The message may be stored already.
-        response.headers_mut().insert(RETRY_HEADER, HeaderValue::from_static("false"));
+        response
+            .headers_mut()
+            .insert(RETRY_HEADER, HeaderValue::from_static("false"));
     }
     Some(response)
 }
 
 /// Returns the conversation that a request names, in its body or its header.
-fn find_conversation(chat: &ChatRequest, headers: &HeaderMap) -> Result<Option<ConversationId>, ApiError> {
-    let header = headers.get(CONVERSATION_HEADER).map(HeaderValue::to_str).transpose();
+fn find_conversation(
+    chat: &ChatRequest,
+    headers: &HeaderMap,
+) -> Result<Option<ConversationId>, ApiError> {
+    let header = headers
+        .get(CONVERSATION_HEADER)
+        .map(HeaderValue::to_str)
+        .transpose();
     let header = header.map_err(|error| ApiError::invalid(CONVERSATION_HEADER, error))?;
     let parse = |field: &'static str, id: Option<&str>| {
         let id = id.map(str::parse::<ConversationId>).transpose();
@@ -110,7 +134,10 @@ fn find_conversation(chat: &ChatRequest, headers: &HeaderMap) -> Result<Option<C
     let header = parse(CONVERSATION_HEADER, header)?;
     let body = parse("conversation_id", chat.conversation_id())?;
     if header.is_some() && body.is_some() && header != body {
-        return Err(ApiError::invalid("conversation_id", "is not that of the header x-conversation-id"));
+        return Err(ApiError::invalid(
+            "conversation_id",
+            "is not that of the header x-conversation-id",
+        ));
     }
     Ok(body.or(header))
 }
@@ -122,9 +149,17 @@ async fn open_turn(
     agent: Option<String>,
     prompt: Prompt,
 ) -> Result<Turn, ApiError> {
-    let Prompt { message, instructions } = prompt;
+    let Prompt {
+        message,
+        instructions,
+    } = prompt;
     let turn = match id {
-        Some(id) => state.conversations.continue_turn(&id, message, MAX_TURN_DURATION).await,
+        Some(id) => {
+            state
+                .conversations
+                .continue_turn(&id, message, MAX_TURN_DURATION)
+                .await
+        }
         None => {
             let request = ConversationRequest {
                 owner: caller.user.clone(),
@@ -134,14 +169,22 @@ async fn open_turn(
                 trigger: ConversationTrigger::Api,
                 ..ConversationRequest::default()
             };
-            state.conversations.start_turn(request, MAX_TURN_DURATION).await
+            state
+                .conversations
+                .start_turn(request, MAX_TURN_DURATION)
+                .await
         }
     };
     Ok(turn?)
 }
 
 /// Responds with the answer of a turn.
-async fn respond(state: Arc<ServerState>, caller: Caller, chat: &ChatRequest, turn: Turn) -> Response {
+async fn respond(
+    state: Arc<ServerState>,
+    caller: Caller,
+    chat: &ChatRequest,
+    turn: Turn,
+) -> Response {
     let id = turn.conversation().clone();
     let connection = state.connect(&id);
     let response_id = format!("chatcmpl-{id}-{}", accounts::unix_now_ms());
@@ -149,7 +192,13 @@ async fn respond(state: Arc<ServerState>, caller: Caller, chat: &ChatRequest, tu
     let mut answer = Answer::new(state, caller, turn);
     let mut response = if chat.is_stream() {
         let includes_usage = chat.includes_usage();
-        AnswerStream { answer, head, includes_usage, _connection: connection }.into_response()
+        AnswerStream {
+            answer,
+            head,
+            includes_usage,
+            _connection: connection,
+        }
+        .into_response()
     } else {
         match read(&mut answer, head).await {
             Ok(completion) => Json(completion).into_response(),

@@ -134,7 +134,9 @@ impl ChatRequest {
     }
 
     pub(super) fn includes_usage(&self) -> bool {
-        self.stream_options.as_ref().is_some_and(|options| options.include_usage == Some(true))
+        self.stream_options
+            .as_ref()
+            .is_some_and(|options| options.include_usage == Some(true))
     }
 
     /// Returns the agent that the model names. `None` for that of the user's settings.
@@ -145,12 +147,21 @@ impl ChatRequest {
         if self.model == DEFAULT_MODEL {
             return Ok(None);
         }
-        let name = self.model.strip_prefix(DEFAULT_MODEL).and_then(|rest| rest.strip_prefix('/'));
+        let name = self
+            .model
+            .strip_prefix(DEFAULT_MODEL)
+            .and_then(|rest| rest.strip_prefix('/'));
         let agent = name.filter(|name| known.iter().any(|known| known == name));
         agent.map(Some).ok_or_else(|| {
-            let named = known.iter().map(|name| format!(", {DEFAULT_MODEL}/{name}")).collect::<String>();
+            let named = known
+                .iter()
+                .map(|name| format!(", {DEFAULT_MODEL}/{name}"))
+                .collect::<String>();
             let model = self.model.chars().take(MAX_ECHOED_CHARS).collect();
-            ApiError::UnknownModel { model, known: format!("{DEFAULT_MODEL}{named}") }
+            ApiError::UnknownModel {
+                model,
+                known: format!("{DEFAULT_MODEL}{named}"),
+            }
         })
     }
 
@@ -159,16 +170,31 @@ impl ChatRequest {
     /// # Errors
     /// [`ApiError::Invalid`].
     pub(super) fn check(&self) -> Result<(), ApiError> {
-        let has_items = |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|list| !list.is_empty());
+        let has_items =
+            |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|list| !list.is_empty());
         let is_other = |name: &String| name != "text";
         let rejected = [
             (self.n.is_some_and(|n| n != 1), "n", "must be 1"),
-            (has_items(&self.tools), "tools", "are not supported: the agent has tools of its own"),
-            (has_items(&self.functions), "functions", "are not supported: the agent has tools of its own"),
-            (self.audio.is_some(), "audio", "is not supported"),
-            (self.modalities.iter().flatten().any(is_other), "modalities", "must be text"),
             (
-                self.response_format.as_ref().is_some_and(|format| is_other(&format.r#type)),
+                has_items(&self.tools),
+                "tools",
+                "are not supported: the agent has tools of its own",
+            ),
+            (
+                has_items(&self.functions),
+                "functions",
+                "are not supported: the agent has tools of its own",
+            ),
+            (self.audio.is_some(), "audio", "is not supported"),
+            (
+                self.modalities.iter().flatten().any(is_other),
+                "modalities",
+                "must be text",
+            ),
+            (
+                self.response_format
+                    .as_ref()
+                    .is_some_and(|format| is_other(&format.r#type)),
                 "response_format",
                 "must be text",
             ),
@@ -179,21 +205,30 @@ impl ChatRequest {
         }
     }
 
-    /// Returns the user's message, which is the last one besides those of the system, and what precedes it.
+    /// Returns the user's message, which is the last one besides those of the system, and what
+    /// precedes it.
     ///
     /// # Errors
     /// [`ApiError::Invalid`].
     pub(super) fn to_prompt(&self) -> Result<Prompt, ApiError> {
-        let last = self.messages.iter().rposition(|message| !message.role.is_system());
+        let last = self
+            .messages
+            .iter()
+            .rposition(|message| !message.role.is_system());
         let last = last.filter(|last| self.messages[*last].role == Role::User);
-        let last = last.ok_or_else(|| ApiError::invalid("messages", "the last one must be of the user"))?;
+        let last =
+            last.ok_or_else(|| ApiError::invalid("messages", "the last one must be of the user"))?;
         let (mut system, mut earlier) = (Vec::new(), Vec::new());
         let mut message = MessageAction::default();
         for (index, one) in self.messages.iter().enumerate() {
             let (text, images) = one.read(&format!("messages[{index}].content"))?;
             if index == last {
                 let image_urls = Some(images).filter(|images| !images.is_empty());
-                message = MessageAction { content: text, image_urls, ..MessageAction::default() };
+                message = MessageAction {
+                    content: text,
+                    image_urls,
+                    ..MessageAction::default()
+                };
             } else if one.role.is_system() {
                 system.push(text);
             } else {
@@ -202,18 +237,31 @@ impl ChatRequest {
             }
         }
         if message.content.trim().is_empty() && message.image_urls.is_none() {
-            return Err(ApiError::invalid(format!("messages[{last}].content"), "must not be empty"));
+            return Err(ApiError::invalid(
+                format!("messages[{last}].content"),
+                "must not be empty",
+            ));
         }
         check_message(&format!("messages[{last}].content"), &message)?;
         if !earlier.is_empty() {
-            system.push(format!("The conversation before the user's message:\n\n{}", earlier.join("\n\n")));
+            system.push(format!(
+                "The conversation before the user's message:\n\n{}",
+                earlier.join("\n\n")
+            ));
         }
         let instructions = Some(system.join("\n\n")).filter(|text| !text.trim().is_empty());
-        if instructions.as_ref().is_some_and(|text| text.len() > MAX_INSTRUCTIONS) {
-            let problem = format!("those before the last must have at most {MAX_INSTRUCTIONS} bytes");
+        if instructions
+            .as_ref()
+            .is_some_and(|text| text.len() > MAX_INSTRUCTIONS)
+        {
+            let problem =
+                format!("those before the last must have at most {MAX_INSTRUCTIONS} bytes");
             return Err(ApiError::invalid("messages", problem));
         }
-        Ok(Prompt { message, instructions })
+        Ok(Prompt {
+            message,
+            instructions,
+        })
     }
 }
 
@@ -242,11 +290,23 @@ impl ChatMessage {
         };
         let (mut texts, mut images) = (Vec::new(), Vec::new());
         for (index, part) in parts.iter().enumerate() {
-            let invalid = |problem: &str| Err(ApiError::invalid(format!("{field}[{index}]"), problem));
-            match (part.r#type.as_str(), &part.text, &part.refusal, &part.image_url) {
-                ("text", Some(text), ..) | ("refusal", _, Some(text), _) => texts.push(text.as_str()),
-                ("image_url", .., Some(image)) if is_image(&image.url) => images.push(image.url.clone()),
-                ("image_url", ..) => return invalid("needs the URL of an image: data:image/…, or http"),
+            let invalid =
+                |problem: &str| Err(ApiError::invalid(format!("{field}[{index}]"), problem));
+            match (
+                part.r#type.as_str(),
+                &part.text,
+                &part.refusal,
+                &part.image_url,
+            ) {
+                ("text", Some(text), ..) | ("refusal", _, Some(text), _) => {
+                    texts.push(text.as_str())
+                }
+                ("image_url", .., Some(image)) if is_image(&image.url) => {
+                    images.push(image.url.clone())
+                }
+                ("image_url", ..) => {
+                    return invalid("needs the URL of an image: data:image/…, or http");
+                }
                 _ => return invalid("must be a text or an image_url"),
             }
         }
@@ -255,7 +315,8 @@ impl ChatMessage {
 }
 
 fn is_image(url: &str) -> bool {
-    ["data:image/", "https://", "http://"]
-        .iter()
-        .any(|start| url.get(..start.len()).is_some_and(|beginning| beginning.eq_ignore_ascii_case(start)))
+    ["data:image/", "https://", "http://"].iter().any(|start| {
+        url.get(..start.len())
+            .is_some_and(|beginning| beginning.eq_ignore_ascii_case(start))
+    })
 }

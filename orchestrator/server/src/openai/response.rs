@@ -120,7 +120,12 @@ struct ModelInfo {
 impl CompletionHead {
     pub(super) fn new(id: String, model: String, conversation_id: ConversationId) -> Self {
         let created = accounts::unix_now_ms() / 1000;
-        Self { id, created, model, conversation_id }
+        Self {
+            id,
+            created,
+            model,
+            conversation_id,
+        }
     }
 }
 
@@ -131,21 +136,49 @@ impl ChatCompletion {
         finish_reason: FinishReason,
         usage: Usage,
     ) -> Self {
-        let message = AnswerMessage { role: "assistant", content, refusal: None };
-        let choice = Choice { index: 0, message, finish_reason, logprobs: None };
-        Self { head, object: "chat.completion", choices: [choice], usage }
+        let message = AnswerMessage {
+            role: "assistant",
+            content,
+            refusal: None,
+        };
+        let choice = Choice {
+            index: 0,
+            message,
+            finish_reason,
+            logprobs: None,
+        };
+        Self {
+            head,
+            object: "chat.completion",
+            choices: [choice],
+            usage,
+        }
     }
 }
 
 impl<'a> ChatCompletionChunk<'a> {
     /// The first chunk.
     pub(super) fn role(head: &'a CompletionHead) -> Self {
-        Self::with_delta(head, Delta { role: Some("assistant"), content: Some("") }, None)
+        Self::with_delta(
+            head,
+            Delta {
+                role: Some("assistant"),
+                content: Some(""),
+            },
+            None,
+        )
     }
 
     /// A message of the agent.
     pub(super) fn content(head: &'a CompletionHead, content: &'a str) -> Self {
-        Self::with_delta(head, Delta { role: None, content: Some(content) }, None)
+        Self::with_delta(
+            head,
+            Delta {
+                role: None,
+                content: Some(content),
+            },
+            None,
+        )
     }
 
     /// The end of the answer.
@@ -155,12 +188,30 @@ impl<'a> ChatCompletionChunk<'a> {
 
     /// The usage, after the end.
     pub(super) fn usage(head: &'a CompletionHead, usage: Usage) -> Self {
-        Self { choices: Vec::new(), usage: Some(usage), ..Self::end(head, FinishReason::Stop) }
+        Self {
+            choices: Vec::new(),
+            usage: Some(usage),
+            ..Self::end(head, FinishReason::Stop)
+        }
     }
 
-    fn with_delta(head: &'a CompletionHead, delta: Delta<'a>, finish_reason: Option<FinishReason>) -> Self {
-        let choice = ChunkChoice { index: 0, delta, finish_reason, logprobs: None };
-        Self { head, object: "chat.completion.chunk", choices: vec![choice], usage: None }
+    fn with_delta(
+        head: &'a CompletionHead,
+        delta: Delta<'a>,
+        finish_reason: Option<FinishReason>,
+    ) -> Self {
+        let choice = ChunkChoice {
+            index: 0,
+            delta,
+            finish_reason,
+            logprobs: None,
+        };
+        Self {
+            head,
+            object: "chat.completion.chunk",
+            choices: vec![choice],
+            usage: None,
+        }
     }
 }
 
@@ -170,14 +221,24 @@ impl From<TokenUsage> for Usage {
             prompt_tokens: usage.prompt_tokens,
             completion_tokens: usage.completion_tokens,
             total_tokens: usage.prompt_tokens.saturating_add(usage.completion_tokens),
-            prompt_tokens_details: PromptTokenDetails { cached_tokens: usage.cache_read_tokens },
+            prompt_tokens_details: PromptTokenDetails {
+                cached_tokens: usage.cache_read_tokens,
+            },
         }
     }
 }
 
 impl ModelList {
     pub(super) fn new(ids: impl Iterator<Item = String>) -> Self {
-        let to_info = |id| ModelInfo { id, object: "model", created: 0, owned_by: "glovebox" };
-        Self { object: "list", data: ids.map(to_info).collect() }
+        let to_info = |id| ModelInfo {
+            id,
+            object: "model",
+            created: 0,
+            owned_by: "glovebox",
+        };
+        Self {
+            object: "list",
+            data: ids.map(to_info).collect(),
+        }
     }
 }

@@ -33,14 +33,19 @@ pub(super) struct AnswerStream {
 impl AnswerStream {
     /// Responds with the chunks. If the client disconnects, the answer is dropped.
     pub(super) fn into_response(self) -> Response {
-        Sse::new(chunks(self)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response()
+        Sse::new(chunks(self))
+            .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
+            .into_response()
     }
 
     /// Waits for the next chunks. Returns whether more follow.
     async fn next(&mut self) -> (Vec<ServerSentEvent>, bool) {
         let head = &self.head;
         match self.answer.next().await {
-            Ok(AnswerPart::Text(text)) => (vec![to_event(&ChatCompletionChunk::content(head, &text))], true),
+            Ok(AnswerPart::Text(text)) => (
+                vec![to_event(&ChatCompletionChunk::content(head, &text))],
+                true,
+            ),
             Ok(AnswerPart::End { reason, usage }) => {
                 let mut events = vec![to_event(&ChatCompletionChunk::end(head, reason))];
                 if self.includes_usage {
@@ -70,6 +75,9 @@ fn to_event(chunk: &impl Serialize) -> ServerSentEvent {
 
 /// Returns the chunk of an error, after which clients read no further ones.
 fn to_error_event(error: &ApiError) -> ServerSentEvent {
-    tracing::info!(error = error as &dyn std::error::Error, "a turn ends without an answer");
+    tracing::info!(
+        error = error as &dyn std::error::Error,
+        "a turn ends without an answer"
+    );
     to_event(&OpenAiErrorBody::new(error.status_code(), error.to_body()))
 }

@@ -10,8 +10,8 @@ use crate::auth::KEY_HEADER;
 use crate::cookies::{HOST_SESSION_COOKIE, SESSION_COOKIE};
 use crate::openai::{self, OpenAiErrorBody};
 use crate::routes::{
-    conversations, events, files, git, health, knowledge, options, ports, sandboxes, secrets, settings,
-    trajectory, upload, workspace_git,
+    conversations, events, files, git, health, knowledge, options, ports, sandboxes, secrets,
+    settings, trajectory, upload, workspace_git,
 };
 use crate::{metrics, stream};
 
@@ -115,9 +115,17 @@ pub(super) fn document() -> Value {
     for (path, method, operation) in operations_mut(&mut document) {
         operation["operationId"] = format!("{method} {path}").into();
         let is_openai = path.starts_with("/v1/");
-        operation["responses"]["default"] = error_of(if is_openai { "OpenAiErrorBody" } else { "ErrorBody" });
-        operation.as_object_mut().map(|operation| operation.remove("tags"));
-        let parameters = operation.get_mut("parameters").and_then(Value::as_array_mut);
+        operation["responses"]["default"] = error_of(if is_openai {
+            "OpenAiErrorBody"
+        } else {
+            "ErrorBody"
+        });
+        operation
+            .as_object_mut()
+            .map(|operation| operation.remove("tags"));
+        let parameters = operation
+            .get_mut("parameters")
+            .and_then(Value::as_array_mut);
         parameters.into_iter().flatten().for_each(remove_null_type);
     }
     document
@@ -138,7 +146,9 @@ fn remove_null_type(parameter: &mut Value) {
         *types = types[0].take();
     }
     let variants = schema.get_mut("oneOf").and_then(Value::as_array_mut);
-    if let Some(variant) = variants.and_then(|all| all.iter().find(|one| one["type"] != "null").cloned()) {
+    if let Some(variant) =
+        variants.and_then(|all| all.iter().find(|one| one["type"] != "null").cloned())
+    {
         *schema = variant;
     }
 }
@@ -152,13 +162,27 @@ mod tests {
     /// `METHOD PATH` of every route that routers of this source add.
     fn routes(prefix: &str, source: &str) -> BTreeSet<String> {
         let of_route = |text: &str| {
-            let (path, handlers) = text.trim_start().strip_prefix('"').unwrap().split_once('"').unwrap();
-            let handlers = handlers.split(".route(").next().unwrap().split(".fallback").next().unwrap();
+            let (path, handlers) = text
+                .trim_start()
+                .strip_prefix('"')
+                .unwrap()
+                .split_once('"')
+                .unwrap();
+            let handlers = handlers
+                .split(".route(")
+                .next()
+                .unwrap()
+                .split(".fallback")
+                .next()
+                .unwrap();
             let methods = ["get", "put", "post", "patch", "delete"].into_iter();
             let methods = methods.filter(|method| {
-                handlers.contains(&format!(" {method}(")) || handlers.contains(&format!(").{method}("))
+                handlers.contains(&format!(" {method}("))
+                    || handlers.contains(&format!(").{method}("))
             });
-            methods.map(|method| format!("{method} {prefix}{path}")).collect::<Vec<_>>()
+            methods
+                .map(|method| format!("{method} {prefix}{path}"))
+                .collect::<Vec<_>>()
         };
         source.split(".route(").skip(1).flat_map(of_route).collect()
     }
@@ -183,8 +207,9 @@ mod tests {
             served.insert(format!("get /api/user/repository/{{name}}/{path}"));
         }
         let mut document = document();
-        let documented: BTreeSet<_> =
-            operations_mut(&mut document).map(|(path, method, _)| format!("{method} {path}")).collect();
+        let documented: BTreeSet<_> = operations_mut(&mut document)
+            .map(|(path, method, _)| format!("{method} {path}"))
+            .collect();
         assert!(served.len() > 45, "{served:?}");
         assert_eq!(served, documented);
     }
@@ -217,8 +242,14 @@ mod tests {
         for (path, method, operation) in operations_mut(&mut document) {
             assert!(operation["summary"].is_string(), "{method} {path}");
             for parameter in operation["parameters"].as_array().into_iter().flatten() {
-                assert!(parameter["description"].is_string(), "{method} {path}: {parameter}");
-                assert!(!parameter.to_string().contains("\"null\""), "{method} {path}: {parameter}");
+                assert!(
+                    parameter["description"].is_string(),
+                    "{method} {path}: {parameter}"
+                );
+                assert!(
+                    !parameter.to_string().contains("\"null\""),
+                    "{method} {path}: {parameter}"
+                );
             }
         }
     }

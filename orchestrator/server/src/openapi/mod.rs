@@ -1,6 +1,8 @@
-//! The OpenAPI document of the server's routes, and a page that shows it. Both are open: they describe the program only.
+//! The OpenAPI document of the server's routes, and a page that shows it. Both are open: they
+//! describe the program only.
 //!
-//! The document is made from the handlers and the types of [`protocol::client_api`]. A test compares it with the routes.
+//! The document is made from the handlers and the types of [`protocol::client_api`]. A test
+//! compares it with the routes.
 
 mod document;
 mod page;
@@ -46,5 +48,9 @@ pub(crate) async fn root(State(state): State<Arc<ServerState>>) -> Redirect {
 #[utoipa::path(get, path = "/api/docs", security(()),
     responses((status = 200, description = "The page", body = String, content_type = "text/html")))]
 pub(crate) async fn docs() -> Response {
-    ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(PAGE.as_str())).into_response()
+    (
+        [(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)],
+        Html(PAGE.as_str()),
+    )
+        .into_response()
 }

@@ -10,7 +10,10 @@ const STYLE: &str = "body { font: 1rem/1.5 sans-serif; margin: 2rem auto; max-wi
 
 pub(super) fn render(document: &Value) -> String {
     let info = &document["info"];
-    let schemas = document["components"]["schemas"].as_object().into_iter().flatten();
+    let schemas = document["components"]["schemas"]
+        .as_object()
+        .into_iter()
+        .flatten();
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -44,7 +47,10 @@ pub(super) fn render(document: &Value) -> String {
 }
 
 fn render_operation(path: &str, method: &str, operation: &Value) -> Markup {
-    let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let parameters = operation["parameters"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default();
     let body = &operation["requestBody"]["content"];
     html! {
         details {
@@ -88,7 +94,13 @@ fn render_operation(path: &str, method: &str, operation: &Value) -> Markup {
 
 /// Links a named type. Shows any other as its schema.
 fn render_type(schema: &Value) -> Markup {
-    let name = |schema: &Value| schema["$ref"].as_str()?.rsplit('/').next().map(str::to_owned);
+    let name = |schema: &Value| {
+        schema["$ref"]
+            .as_str()?
+            .rsplit('/')
+            .next()
+            .map(str::to_owned)
+    };
     match (name(schema), name(&schema["items"])) {
         (Some(name), _) => html! { a href={ "#" (name) } { (name) } },
         (None, Some(name)) => html! { "list of " a href={ "#" (name) } { (name) } },
@@ -108,8 +120,13 @@ mod tests {
 
     #[test]
     fn page_escapes_what_it_shows() {
-        let operation = json!({"summary": "<script>", "responses": {"200": {"description": "\"&"}}});
+        let operation =
+            json!({"summary": "<script>", "responses": {"200": {"description": "\"&"}}});
         let page = render(&json!({"info": {"title": "<b>"}, "paths": {"/a": {"get": operation}}}));
-        assert!(page.contains("&lt;script&gt;") && page.contains("&lt;b&gt;") && !page.contains("<script"));
+        assert!(
+            page.contains("&lt;script&gt;")
+                && page.contains("&lt;b&gt;")
+                && !page.contains("<script")
+        );
     }
 }

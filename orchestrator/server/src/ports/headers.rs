@@ -12,8 +12,8 @@ use crate::proxy::remove_connection;
 /// Our cookies, which a program neither gets nor sets.
 const OWN_COOKIES: [&str; 3] = [SESSION_COOKIE, HOST_SESSION_COOKIE, PORT_COOKIE];
 
-/// Replaces the headers of a request. The program sees itself as a server on its own machine, and none of our keys.
-/// `has_own_token` is whether a bearer token is a key of ours.
+/// Replaces the headers of a request. The program sees itself as a server on its own machine, and
+/// none of our keys. `has_own_token` is whether a bearer token is a key of ours.
 pub(super) fn to_program(
     headers: &mut HeaderMap,
     port: u16,
@@ -34,8 +34,16 @@ pub(super) fn to_program(
         set(headers, header::ORIGIN, &format!("http://{local}"));
     }
     set(headers, header::HOST, &local);
-    set(headers, HeaderName::from_static("x-forwarded-host"), host.as_str());
-    set(headers, HeaderName::from_static("x-forwarded-proto"), scheme);
+    set(
+        headers,
+        HeaderName::from_static("x-forwarded-host"),
+        host.as_str(),
+    );
+    set(
+        headers,
+        HeaderName::from_static("x-forwarded-proto"),
+        scheme,
+    );
     headers.remove("x-forwarded-for");
     headers.remove(FORWARDED);
     headers.remove(header::FORWARDED);
@@ -45,20 +53,30 @@ pub(super) fn to_program(
 pub(super) fn from_program(headers: &mut HeaderMap, port: u16, scheme: &str, host: &Authority) {
     remove_connection(headers);
     // They would be for the hosts above too.
-    for name in
-        [header::ALT_SVC, HeaderName::from_static("clear-site-data"), header::STRICT_TRANSPORT_SECURITY]
-    {
+    for name in [
+        header::ALT_SVC,
+        HeaderName::from_static("clear-site-data"),
+        header::STRICT_TRANSPORT_SECURITY,
+    ] {
         headers.remove(name);
     }
-    let cookies: Vec<_> =
-        headers.get_all(header::SET_COOKIE).iter().filter(|cookie| is_own_cookie(cookie)).cloned().collect();
+    let cookies: Vec<_> = headers
+        .get_all(header::SET_COOKIE)
+        .iter()
+        .filter(|cookie| is_own_cookie(cookie))
+        .cloned()
+        .collect();
     headers.remove(header::SET_COOKIE);
     for cookie in cookies {
         headers.append(header::SET_COOKIE, cookie);
     }
-    let location = headers.get(header::LOCATION).and_then(|location| location.to_str().ok());
-    let path = location.and_then(|location| location.strip_prefix(&format!("http://localhost:{port}")));
-    // Else it is another port or host, such as http://localhost:8000 or http://localhost:80.example.org for port 80.
+    let location = headers
+        .get(header::LOCATION)
+        .and_then(|location| location.to_str().ok());
+    let path =
+        location.and_then(|location| location.strip_prefix(&format!("http://localhost:{port}")));
+    // Else it is another port or host, such as http://localhost:8000 or
+    // http://localhost:80.example.org for port 80.
     let path = path.filter(|path| path.is_empty() || path.starts_with(['/', '?', '#']));
     if let Some(location) = path.map(|path| format!("{scheme}://{host}{path}")) {
         set(headers, header::LOCATION, &location);
@@ -67,8 +85,12 @@ pub(super) fn from_program(headers: &mut HeaderMap, port: u16, scheme: &str, hos
 
 /// Whether a cookie is for the program's host alone, and not one of ours.
 fn is_own_cookie(cookie: &HeaderValue) -> bool {
-    let Ok(cookie) = cookie.to_str() else { return false };
-    let mut parts = cookie.split(';').map(|part| part.split('=').next().unwrap_or_default().trim());
+    let Ok(cookie) = cookie.to_str() else {
+        return false;
+    };
+    let mut parts = cookie
+        .split(';')
+        .map(|part| part.split('=').next().unwrap_or_default().trim());
     let name = parts.next().unwrap_or_default();
     !OWN_COOKIES.contains(&name) && !parts.any(|attribute| attribute.eq_ignore_ascii_case("domain"))
 }
@@ -102,7 +124,10 @@ mod tests {
             ("authorization", "Bearer secret"),
             ("authorization", "Basic other"),
             ("proxy-authorization", "Bearer secret"),
-            ("cookie", "glovebox-session=1; theme=dark; glovebox-port=2; __Host-glovebox-session=3"),
+            (
+                "cookie",
+                "glovebox-session=1; theme=dark; glovebox-port=2; __Host-glovebox-session=3",
+            ),
             ("connection", "keep-alive, x-hop"),
             ("x-hop", "1"),
             ("x-forwarded-for", "1.2.3.4"),
@@ -160,7 +185,10 @@ mod tests {
         };
         for path in ["", "/next", "?a", "#a"] {
             let location = format!("http://localhost:80{path}");
-            assert_eq!(replaced(&location), format!("https://80-a.example.org{path}"));
+            assert_eq!(
+                replaced(&location),
+                format!("https://80-a.example.org{path}")
+            );
         }
         for elsewhere in [
             "https://example.com/",

@@ -21,14 +21,19 @@ pub(crate) struct SandboxPort {
 }
 
 impl PortHosts {
-    /// The names below `localhost`, which browsers resolve to their own machine, at a port of this server.
-    /// `is_tls` is whether the server has a certificate.
+    /// The names below `localhost`, which browsers resolve to their own machine, at a port of this
+    /// server. `is_tls` is whether the server has a certificate.
     pub fn localhost(is_tls: bool, port: u16) -> Self {
         let scheme = if is_tls { "https" } else { "http" };
-        Self { scheme: scheme.to_owned(), suffix: ".localhost".to_owned(), port: Some(port) }
+        Self {
+            scheme: scheme.to_owned(),
+            suffix: ".localhost".to_owned(),
+            port: Some(port),
+        }
     }
 
-    /// Parses a URL in which `*` stands for `{port}-{conversation}`, such as `https://*.sandboxes.example.org`.
+    /// Parses a URL in which `*` stands for `{port}-{conversation}`, such as
+    /// `https://*.sandboxes.example.org`.
     ///
     /// # Errors
     /// What is expected.
@@ -46,12 +51,20 @@ impl PortHosts {
             return Err(EXPECTED.to_owned());
         }
         let suffix = format!(".{}", authority.host().to_ascii_lowercase());
-        Ok(Self { scheme: scheme.to_owned(), suffix, port: authority.port_u16() })
+        Ok(Self {
+            scheme: scheme.to_owned(),
+            suffix,
+            port: authority.port_u16(),
+        })
     }
 
     /// Returns the origins of all ports, as a source of a Content Security Policy.
     pub(crate) fn to_source(&self) -> String {
-        let Self { scheme, suffix, port } = self;
+        let Self {
+            scheme,
+            suffix,
+            port,
+        } = self;
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
         format!("{scheme}://*{suffix}{port}")
     }
@@ -66,24 +79,38 @@ impl PortHosts {
         self.scheme == "https" || self.suffix == ".localhost"
     }
 
-    /// Returns the port that a host name is for. Ignores the port of the authority, which a proxy may change.
+    /// Returns the port that a host name is for. Ignores the port of the authority, which a proxy
+    /// may change.
     pub(crate) fn find(&self, authority: &Authority) -> Option<SandboxPort> {
         let host = authority.host().to_ascii_lowercase();
         let (port, conversation) = host.strip_suffix(&self.suffix)?.split_once('-')?;
         let port = port.parse().ok().filter(|port| *port != 0)?;
         // Further dots would be other names.
-        let is_label = conversation.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        let is_label = conversation
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         if !is_label {
             return None;
         }
-        Some(SandboxPort { conversation: conversation.parse().ok()?, port })
+        Some(SandboxPort {
+            conversation: conversation.parse().ok()?,
+            port,
+        })
     }
 
-    /// Returns the URL of a port, without a path. `None` if the id of the conversation cannot be in a host name.
+    /// Returns the URL of a port, without a path. `None` if the id of the conversation cannot be in
+    /// a host name.
     pub(super) fn url(&self, target: &SandboxPort) -> Option<String> {
-        let Self { scheme, suffix, port } = self;
+        let Self {
+            scheme,
+            suffix,
+            port,
+        } = self;
         let port = port.map(|port| format!(":{port}")).unwrap_or_default();
-        let url = format!("{scheme}://{}-{}{suffix}{port}", target.port, target.conversation);
+        let url = format!(
+            "{scheme}://{}-{}{suffix}{port}",
+            target.port, target.conversation
+        );
         let uri: Uri = url.parse().ok()?;
         // A host name has no case, and at most 63 characters between dots.
         let is_found = self.find(uri.authority()?).as_ref() == Some(target);
@@ -97,13 +124,19 @@ mod tests {
     use super::*;
 
     fn target(port: u16, conversation: &str) -> SandboxPort {
-        SandboxPort { conversation: conversation.parse().unwrap(), port }
+        SandboxPort {
+            conversation: conversation.parse().unwrap(),
+            port,
+        }
     }
 
     #[test]
     fn url_of_a_port_is_found_again() {
         let local = PortHosts::localhost(false, 3000);
-        assert_eq!(local.url(&target(80, "a-b1")).unwrap(), "http://80-a-b1.localhost:3000");
+        assert_eq!(
+            local.url(&target(80, "a-b1")).unwrap(),
+            "http://80-a-b1.localhost:3000"
+        );
         assert!(
             PortHosts::localhost(true, 1)
                 .url(&target(80, "a"))
@@ -111,7 +144,10 @@ mod tests {
                 .starts_with("https://80-a.localhost:1")
         );
         let remote = PortHosts::parse("https://*.Sandboxes.example.org/").unwrap();
-        assert_eq!(remote.url(&target(65535, "a")).unwrap(), "https://65535-a.sandboxes.example.org");
+        assert_eq!(
+            remote.url(&target(65535, "a")).unwrap(),
+            "https://65535-a.sandboxes.example.org"
+        );
         for hosts in [local, remote] {
             for id in ["Upper", "under_score", "a.b", &"a".repeat(62)] {
                 assert_eq!(hosts.url(&target(80, id)), None, "{id}");
@@ -134,7 +170,10 @@ mod tests {
         ] {
             assert_eq!(hosts.find(&host.parse().unwrap()), None, "{host}");
         }
-        assert_eq!(hosts.find(&"80-A.LOCALHOST:1".parse().unwrap()), Some(target(80, "a")));
+        assert_eq!(
+            hosts.find(&"80-A.LOCALHOST:1".parse().unwrap()),
+            Some(target(80, "a"))
+        );
         for wrong in [
             "",
             "*.example.org",

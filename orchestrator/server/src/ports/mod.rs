@@ -1,5 +1,5 @@
-//! Programs in sandboxes that listen on a port, each at a host name and thus an origin of its own, so that nothing of a sandbox
-//! is ever served on the origin of the API.
+//! Programs in sandboxes that listen on a port, each at a host name and thus an origin of its own,
+//! so that nothing of a sandbox is ever served on the origin of the API.
 //!
 //! Not `axum-reverse-proxy`: it connects to addresses, and a sandbox is reached over a stream.
 
@@ -46,8 +46,12 @@ pub(crate) async fn serve(
     next: Next,
 ) -> Response {
     let host = origin::host(request.uri(), request.headers());
-    let target = host.as_ref().and_then(|host| Some((state.port_hosts.find(host)?, host.clone())));
-    let Some((target, host)) = target else { return next.run(request).await };
+    let target = host
+        .as_ref()
+        .and_then(|host| Some((state.port_hosts.find(host)?, host.clone())));
+    let Some((target, host)) = target else {
+        return next.run(request).await;
+    };
     let served = async {
         if !origin::is_same_origin(&request, &host) {
             return answer_other_page(&state, &target, request).await;
@@ -56,7 +60,10 @@ pub(crate) async fn serve(
         let (method, uri, headers) = (request.method(), request.uri(), request.headers());
         let admitted = admit(&state, client, &target, (method, uri, headers)).await;
         if let Err(ApiError::WrongKey) = admitted {
-            state.audit.append_wrong_port_key(client, request.method(), &target.conversation).await;
+            state
+                .audit
+                .append_wrong_port_key(client, request.method(), &target.conversation)
+                .await;
             // As for a key whose caller may not see the conversation.
             return Err(ApiError::NoPortCookie);
         }
@@ -69,7 +76,10 @@ pub(crate) async fn serve(
                 }
             }
             Admission::Redirect { cookie, path } => {
-                let headers = [(header::SET_COOKIE, cookie.to_string()), (header::LOCATION, path)];
+                let headers = [
+                    (header::SET_COOKIE, cookie.to_string()),
+                    (header::LOCATION, path),
+                ];
                 Ok((StatusCode::SEE_OTHER, headers).into_response())
             }
         }
@@ -77,47 +87,66 @@ pub(crate) async fn serve(
     served.await.unwrap_or_else(ApiError::into_response)
 }
 
-/// Tells a page of another origin whether a program listens at its link, which V0's page asks again and again before and while it
-/// shows the link in a frame. The page learns and gets nothing else.
+/// Tells a page of another origin whether a program listens at its link, which V0's page asks again
+/// and again before and while it shows the link in a frame. The page learns and gets nothing else.
 async fn answer_other_page(
     state: &ServerState,
     target: &SandboxPort,
     mut request: Request,
 ) -> Result<Response, ApiError> {
-    let access = PortAccess { signatures: &state.signatures, target };
-    let origin = request.headers().get(header::ORIGIN).filter(|_| request.method() == Method::GET).cloned();
+    let access = PortAccess {
+        signatures: &state.signatures,
+        target,
+    };
+    let origin = request
+        .headers()
+        .get(header::ORIGIN)
+        .filter(|_| request.method() == Method::GET)
+        .cloned();
     let (Some(origin), Some(credential)) = (origin, access.accept_probe(request.uri())) else {
         return Err(ApiError::ForeignOrigin);
     };
     let caller = require_access(state, &credential, target).await?;
     request.extensions_mut().insert(caller);
-    let mut response = match other_hosts::forward_to_holder(state, &target.conversation, request).await {
-        Ok(response) => response,
-        Err(_) => {
-            let conversations = state.conversations.conversations();
-            let connecting = conversations.connect_port(&target.conversation, target.port);
-            match timeout(PROBE_TIMEOUT, connecting).await {
-                Ok(Ok(_)) => StatusCode::NO_CONTENT.into_response(),
-                Ok(Err(error)) => ApiError::from(error).into_response(),
-                Err(_) => ApiError::ProgramTimeout.into_response(),
+    let mut response =
+        match other_hosts::forward_to_holder(state, &target.conversation, request).await {
+            Ok(response) => response,
+            Err(_) => {
+                let conversations = state.conversations.conversations();
+                let connecting = conversations.connect_port(&target.conversation, target.port);
+                match timeout(PROBE_TIMEOUT, connecting).await {
+                    Ok(Ok(_)) => StatusCode::NO_CONTENT.into_response(),
+                    Ok(Err(error)) => ApiError::from(error).into_response(),
+                    Err(_) => ApiError::ProgramTimeout.into_response(),
+                }
             }
-        }
-    };
-    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    response.headers_mut().insert(header::VARY, HeaderValue::from_static("Origin"));
+        };
+    response
+        .headers_mut()
+        .insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    response
+        .headers_mut()
+        .insert(header::VARY, HeaderValue::from_static("Origin"));
     Ok(response)
 }
 
-/// Returns a link to a port of a conversation's sandbox, which is valid for one to two hours, and as long as the key or the session of
-/// the caller. `None` if the id of the conversation cannot be in a host name.
+/// Returns a link to a port of a conversation's sandbox, which is valid for one to two hours, and
+/// as long as the key or the session of the caller. `None` if the id of the conversation cannot be
+/// in a host name.
 pub(crate) fn link(
     state: &ServerState,
     caller: &Caller,
     conversation: &ConversationId,
     port: u16,
 ) -> Option<String> {
-    let target = SandboxPort { conversation: conversation.clone(), port };
-    let access = PortAccess { signatures: &state.signatures, target: &target };
+    let target = SandboxPort {
+        conversation: conversation.clone(),
+        port,
+    };
+    let access = PortAccess {
+        signatures: &state.signatures,
+        target: &target,
+    };
     access.link(&state.port_hosts, &caller.credential)
 }
 
@@ -134,46 +163,60 @@ enum Admission {
 /// Decides whether a request of the port's own origin, or of a link, may reach the port.
 ///
 /// # Errors
-/// [`ApiError::NoPortCookie`], [`ApiError::WrongKey`], [`ApiError::TooManyWrongKeys`], or an error of the store.
+/// [`ApiError::NoPortCookie`], [`ApiError::WrongKey`], [`ApiError::TooManyWrongKeys`], or an error
+/// of the store.
 async fn admit(
     state: &ServerState,
     client: Option<Client>,
     target: &SandboxPort,
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
 ) -> Result<Admission, ApiError> {
-    let access = PortAccess { signatures: &state.signatures, target };
+    let access = PortAccess {
+        signatures: &state.signatures,
+        target,
+    };
     if let Some((path, credential)) = access.accept_token(uri) {
         require_access(state, &credential, target).await?;
-        return Ok(Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path });
+        return Ok(Admission::Redirect {
+            cookie: access.cookie(&state.port_hosts, &credential),
+            path,
+        });
     }
     // Before the key, because a bearer token may be for the program.
     if let Some(credential) = access.accept_cookie(headers) {
         let caller = require_access(state, &credential, target).await?;
-        // A page of the program must not find a token in its address, not even an expired one. Other methods are forwarded as they
-        // are: a redirect would lose their bodies.
+        // A page of the program must not find a token in its address, not even an expired one.
+        // Other methods are forwarded as they are: a redirect would lose their bodies.
         return Ok(match access::split_tokens(uri) {
-            Some((_, path)) if method.is_safe() => {
-                Admission::Redirect { cookie: access.cookie(&state.port_hosts, &credential), path }
-            }
+            Some((_, path)) if method.is_safe() => Admission::Redirect {
+                cookie: access.cookie(&state.port_hosts, &credential),
+                path,
+            },
             _ => Admission::Forward(caller),
         });
     }
-    // A page has the cookie. One of the program could send wrong keys, and thus lock its visitor's address out.
-    let key =
-        auth::key_in(headers).filter(|_| !origin::is_from_page(headers)).ok_or(ApiError::NoPortCookie)?;
+    // A page has the cookie. One of the program could send wrong keys, and thus lock its visitor's
+    // address out.
+    let key = auth::key_in(headers)
+        .filter(|_| !origin::is_from_page(headers))
+        .ok_or(ApiError::NoPortCookie)?;
     let credential = auth::check_key(state, client, key).await?.credential;
-    require_access(state, &credential, target).await.map(Admission::Forward)
+    require_access(state, &credential, target)
+        .await
+        .map(Admission::Forward)
 }
 
-/// Returns the caller with a credential that was valid earlier, if the caller may still reach the port. All errors are the same, so
-/// that none tells whether another user has such a conversation.
+/// Returns the caller with a credential that was valid earlier, if the caller may still reach the
+/// port. All errors are the same, so that none tells whether another user has such a conversation.
 async fn require_access(
     state: &ServerState,
     credential: &Credential,
     target: &SandboxPort,
 ) -> Result<Caller, ApiError> {
     let caller = state.authenticator.with_credential(credential).await?;
-    let caller = caller.filter(Caller::can_write).ok_or(ApiError::NoPortCookie)?;
+    let caller = caller
+        .filter(Caller::can_write)
+        .ok_or(ApiError::NoPortCookie)?;
     match state.authorize(&caller, &target.conversation).await {
         Err(ApiError::Conversations(ConversationsError::Unknown(_))) => Err(ApiError::NoPortCookie),
         authorized => authorized.map(|()| caller),
@@ -193,22 +236,40 @@ async fn forward(
         has_own_token |= state.authenticator.with_key(token).await?.is_some();
     }
     let conversations = state.conversations.conversations();
-    let stream = conversations.connect_port(&target.conversation, target.port).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(ApiError::Program)?;
+    let stream = conversations
+        .connect_port(&target.conversation, target.port)
+        .await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(ApiError::Program)?;
     // Ends with the response, or when the client is gone.
-    spawn_until_revoked(state, &caller, async move { drop(connection.with_upgrades().await) });
+    spawn_until_revoked(state, &caller, async move {
+        drop(connection.with_upgrades().await)
+    });
 
     let scheme = state.port_hosts.scheme();
     let upgrade = Upgrade::take(&mut request);
-    headers::to_program(request.headers_mut(), target.port, scheme, host, has_own_token);
+    headers::to_program(
+        request.headers_mut(),
+        target.port,
+        scheme,
+        host,
+        has_own_token,
+    );
     if let Some(upgrade) = &upgrade {
         upgrade.set(request.headers_mut());
     }
-    let path = request.uri().path_and_query().cloned().unwrap_or(PathAndQuery::from_static("/"));
+    let path = request
+        .uri()
+        .path_and_query()
+        .cloned()
+        .unwrap_or(PathAndQuery::from_static("/"));
     *request.uri_mut() = Uri::from(path);
     *request.version_mut() = Version::HTTP_11;
     let responding = timeout(HEAD_TIMEOUT, sender.send_request(request)).await;
-    let mut response = responding.map_err(|_| ApiError::ProgramTimeout)?.map_err(ApiError::Program)?;
+    let mut response = responding
+        .map_err(|_| ApiError::ProgramTimeout)?
+        .map_err(ApiError::Program)?;
     let protocol = response.headers().get(header::UPGRADE).cloned();
     headers::from_program(response.headers_mut(), target.port, scheme, host);
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -223,7 +284,8 @@ async fn forward(
     Ok(response.map(Body::new))
 }
 
-/// Runs until the work ends, the server shuts down, or the key or the session of the caller is no longer valid.
+/// Runs until the work ends, the server shuts down, or the key or the session of the caller is no
+/// longer valid.
 fn spawn_until_revoked(
     state: &Arc<ServerState>,
     caller: &Caller,

@@ -22,7 +22,9 @@ use utoipa::IntoParams;
 
 use crate::audit::RequestConversation;
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller, parse_json, read_body};
+use crate::extract::{
+    ConversationPath, JsonBody, QueryParameters, RequestCaller, parse_json, read_body,
+};
 use crate::json_values::check_count;
 use crate::message::{check_message, check_text};
 use crate::state::ServerState;
@@ -70,7 +72,12 @@ pub(super) struct MicroagentListQuery {
 
 impl Default for ListQuery {
     fn default() -> Self {
-        Self { page_id: None, limit: 20, selected_repository: None, conversation_trigger: None }
+        Self {
+            page_id: None,
+            limit: 20,
+            selected_repository: None,
+            conversation_trigger: None,
+        }
     }
 }
 
@@ -86,30 +93,49 @@ pub(super) async fn create(
     let (parts, body) = read_body(request).await?;
     // V0's page sends its key in another header.
     let is_api = parts.headers.contains_key(header::AUTHORIZATION);
-    let trigger = if is_api { ConversationTrigger::Api } else { ConversationTrigger::Gui };
+    let trigger = if is_api {
+        ConversationTrigger::Api
+    } else {
+        ConversationTrigger::Gui
+    };
     let parse = move |body: &[u8]| to_request(parse_json(body)?, caller.user, trigger);
     let request = parse_body(&state, body, parse).await?;
     let id = state.conversations.create(request).await?;
     let status = view::conversation_state(&state, &id);
-    Ok((Extension(RequestConversation(id.clone())), Json(ConversationReply::new(id, status))))
+    Ok((
+        Extension(RequestConversation(id.clone())),
+        Json(ConversationReply::new(id, status)),
+    ))
 }
 
-/// Checks a request for a new conversation. Fields that are not supported are rejected rather than ignored. `trigger` is what
-/// creates it, unless the request says more.
+/// Checks a request for a new conversation. Fields that are not supported are rejected rather than
+/// ignored. `trigger` is what creates it, unless the request says more.
 fn to_request(
     request: NewConversation,
     owner: Option<UserId>,
     trigger: ConversationTrigger,
 ) -> Result<ConversationRequest, ApiError> {
     if request.mcp_config.is_some() {
-        return Err(ApiError::invalid("mcp_config", "is not supported by this server"));
+        return Err(ApiError::invalid(
+            "mcp_config",
+            "is not supported by this server",
+        ));
     }
-    let NewConversation { suggested_task, create_microagent, .. } = request;
+    let NewConversation {
+        suggested_task,
+        create_microagent,
+        ..
+    } = request;
     if suggested_task.is_some() && create_microagent.is_some() {
-        return Err(ApiError::invalid("create_microagent", "excludes a suggested_task"));
+        return Err(ApiError::invalid(
+            "create_microagent",
+            "excludes a suggested_task",
+        ));
     }
     let image_urls = request.image_urls.filter(|urls| !urls.is_empty());
-    let message = request.initial_user_msg.filter(|text| !text.trim().is_empty());
+    let message = request
+        .initial_user_msg
+        .filter(|text| !text.trim().is_empty());
     if message.is_none() && suggested_task.is_none() && image_urls.is_some() {
         return Err(ApiError::invalid("image_urls", "need an initial_user_msg"));
     }
@@ -120,19 +146,31 @@ fn to_request(
     if let Some(text) = &trajectory {
         check_count("replay_json", text.as_bytes(), MAX_TRAJECTORY_VALUES)?;
     }
-    let events = trajectory.map(|text| serde_json::from_str::<Vec<Event>>(&text)).transpose();
+    let events = trajectory
+        .map(|text| serde_json::from_str::<Vec<Event>>(&text))
+        .transpose();
     let events = events.map_err(|error| ApiError::invalid("replay_json", error))?;
     let trajectory = events.map(|events| Trajectory::new(&events));
     if trajectory.is_some() && content.is_some() {
-        return Err(ApiError::invalid("replay_json", "has the messages, and excludes others"));
+        return Err(ApiError::invalid(
+            "replay_json",
+            "has the messages, and excludes others",
+        ));
     }
-    let message = content.map(|content| MessageAction { content, image_urls, ..Default::default() });
+    let message = content.map(|content| MessageAction {
+        content,
+        image_urls,
+        ..Default::default()
+    });
     if let Some(message) = &message {
         check_message("initial_user_msg", message)?;
     }
     check_text(
         "conversation_instructions",
-        request.conversation_instructions.as_deref().unwrap_or_default(),
+        request
+            .conversation_instructions
+            .as_deref()
+            .unwrap_or_default(),
     )?;
     let mut new = ConversationRequest {
         owner,
@@ -151,7 +189,11 @@ fn to_request(
         // Work items of Azure DevOps belong to a project, not to a repository.
         let has_repository =
             task.git_provider != GitProvider::AzureDevOps || task.repo.split('/').count() == 3;
-        set_repository(&mut new, Some(task.repo).filter(|_| has_repository), Some(task.git_provider));
+        set_repository(
+            &mut new,
+            Some(task.repo).filter(|_| has_repository),
+            Some(task.git_provider),
+        );
     }
     if let Some(microagent) = create_microagent {
         new.trigger = ConversationTrigger::MicroagentManagement;
@@ -176,9 +218,10 @@ fn set_repository(
 /// Checks a title that may be missing.
 fn checked_title(field: &'static str, title: Option<String>) -> Result<Option<String>, ApiError> {
     match title {
-        Some(title) if title.len() > MAX_TITLE_LENGTH => {
-            Err(ApiError::invalid(field, format_args!("must have at most {MAX_TITLE_LENGTH} bytes")))
-        }
+        Some(title) if title.len() > MAX_TITLE_LENGTH => Err(ApiError::invalid(
+            field,
+            format_args!("must have at most {MAX_TITLE_LENGTH} bytes"),
+        )),
         title => Ok(title.filter(|title| !title.trim().is_empty())),
     }
 }
@@ -204,7 +247,11 @@ pub(super) async fn list_of_microagents(
     RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<MicroagentListQuery>,
 ) -> Result<Json<ConversationPage>, ApiError> {
-    let MicroagentListQuery { selected_repository: repository, limit, page_id } = query;
+    let MicroagentListQuery {
+        selected_repository: repository,
+        limit,
+        page_id,
+    } = query;
     let all = ListQuery::default();
     let query = ListQuery {
         page_id,
@@ -217,7 +264,9 @@ pub(super) async fn list_of_microagents(
         view::repository_url(entry) == Some(repository.as_str())
             || view::repository(entry).as_ref() == Some(&repository)
     };
-    selected_page(&state, caller.user, query, is_of_repository).await.map(Json)
+    selected_page(&state, caller.user, query, is_of_repository)
+        .await
+        .map(Json)
 }
 
 /// Returns a page of the conversations of a user. `None` for the operator, who sees all.
@@ -240,7 +289,10 @@ async fn selected_page(
     query.page_id.take_if(|id| id.is_empty());
     query.selected_repository.take_if(|name| name.is_empty());
     if !(1..=MAX_PAGE_SIZE).contains(&query.limit) {
-        return Err(ApiError::invalid("limit", format_args!("must be 1 to {MAX_PAGE_SIZE}")));
+        return Err(ApiError::invalid(
+            "limit",
+            format_args!("must be 1 to {MAX_PAGE_SIZE}"),
+        ));
     }
     let before = query.page_id.as_deref().map(str::parse).transpose();
     let filter = ConversationFilter {
@@ -258,13 +310,22 @@ async fn selected_page(
     let mut selected = select(state, filter, is_selected).await?;
     let has_more = selected.len() > query.limit;
     selected.truncate(query.limit);
-    let last = selected.last().and_then(ConversationEntry::position).filter(|_| has_more);
-    let results = selected.iter().filter_map(|entry| view::conversation_info(state, entry)).collect();
-    Ok(ConversationPage { results, next_page_id: last.map(|position| position.to_string()) })
+    let last = selected
+        .last()
+        .and_then(ConversationEntry::position)
+        .filter(|_| has_more);
+    let results = selected
+        .iter()
+        .filter_map(|entry| view::conversation_info(state, entry))
+        .collect();
+    Ok(ConversationPage {
+        results,
+        next_page_id: last.map(|position| position.to_string()),
+    })
 }
 
-/// Returns a part of the URL of every repository that a text names. At Azure DevOps, a URL does not contain the full name, and has no
-/// spaces.
+/// Returns a part of the URL of every repository that a text names. At Azure DevOps, a URL does not
+/// contain the full name, and has no spaces.
 fn url_part(repository: &str) -> String {
     let name = repository.rsplit('/').next().unwrap_or_default();
     name.split(' ').next().unwrap_or_default().to_owned()
@@ -304,9 +365,13 @@ pub(super) async fn find(
     State(state): State<Arc<ServerState>>,
     path: Result<ConversationPath, ApiError>,
 ) -> Result<Json<Option<ConversationInfo>>, ApiError> {
-    let Some(id) = known(path)? else { return Ok(Json(None)) };
+    let Some(id) = known(path)? else {
+        return Ok(Json(None));
+    };
     let conversations = state.conversations.conversations();
-    let Some(entry) = conversations.entry(&id).await? else { return Ok(Json(None)) };
+    let Some(entry) = conversations.entry(&id).await? else {
+        return Ok(Json(None));
+    };
     Ok(Json(view::conversation_info(&state, &entry)))
 }
 
@@ -330,7 +395,10 @@ pub(super) async fn rename(
     JsonBody(TitleChange { title }): JsonBody<TitleChange>,
 ) -> Result<Json<bool>, ApiError> {
     if title.trim().is_empty() || title.len() > MAX_TITLE_LENGTH {
-        return Err(ApiError::invalid("title", format_args!("must have 1 to {MAX_TITLE_LENGTH} bytes")));
+        return Err(ApiError::invalid(
+            "title",
+            format_args!("must have 1 to {MAX_TITLE_LENGTH} bytes"),
+        ));
     }
     state.conversations.set_title(&id, &title).await?;
     Ok(Json(true))
@@ -344,7 +412,9 @@ pub(super) async fn delete(
     State(state): State<Arc<ServerState>>,
     path: Result<ConversationPath, ApiError>,
 ) -> Result<Json<bool>, ApiError> {
-    let Some(id) = known(path)? else { return Ok(Json(false)) };
+    let Some(id) = known(path)? else {
+        return Ok(Json(false));
+    };
     match state.conversations.delete(&id).await {
         Ok(()) => Ok(Json(true)),
         Err(ConversationsError::Unknown(_)) => Ok(Json(false)),
@@ -393,10 +463,14 @@ pub(super) async fn config(
     let running = state.conversations.state(&id);
     let lease = running.as_ref().and_then(|running| running.lease.as_ref());
     let sandbox = lease.map(|lease| lease.sandbox_id.to_string());
-    Ok(Json(ConversationConfig { runtime_id: sandbox, session_id: id }))
+    Ok(Json(ConversationConfig {
+        runtime_id: sandbox,
+        session_id: id,
+    }))
 }
 
-/// V0 stores the settings of its experiments here. This server takes part in none, and reports that it stored nothing.
+/// V0 stores the settings of its experiments here. This server takes part in none, and reports that
+/// it stored nothing.
 #[utoipa::path(post, path = "/api/conversations/{id}/exp-config",
     params(("id" = ConversationId, Path, description = "The conversation")),
     request_body = ExperimentConfig,
@@ -415,8 +489,8 @@ pub(super) async fn security(_: ConversationPath) -> ApiError {
     ApiError::NoAnalyzerRoutes
 }
 
-/// Records feedback in the log of the conversation. V0 sends it with the whole conversation to a service of its developers;
-/// this server sends it to no one.
+/// Records feedback in the log of the conversation. V0 sends it with the whole conversation to a
+/// service of its developers; this server sends it to no one.
 #[utoipa::path(post, path = "/api/conversations/{id}/submit-feedback",
     params(("id" = ConversationId, Path, description = "The conversation")),
     request_body = FeedbackGiven,
@@ -434,7 +508,10 @@ pub(super) async fn submit_feedback(
             ));
         }
     }
-    state.conversations.record_feedback(&id, feedback.clone()).await?;
+    state
+        .conversations
+        .record_feedback(&id, feedback.clone())
+        .await?;
     Ok(Json(FeedbackReply::new(feedback)))
 }
 
@@ -448,7 +525,10 @@ mod tests {
             ("acme/app", "https://github.com/acme/app.git"),
             ("github.com/acme", "https://github.com/acme/app.git"),
             ("acme/", "https://github.com/acme/app.git"),
-            ("acme/my project/my app", "https://dev.azure.com/acme/my%20project/_git/my%20app"),
+            (
+                "acme/my project/my app",
+                "https://dev.azure.com/acme/my%20project/_git/my%20app",
+            ),
         ] {
             assert!(url.contains(&url_part(text)), "{text}");
         }

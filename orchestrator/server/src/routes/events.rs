@@ -12,7 +12,8 @@ use engine::clock;
 use protocol::action::MessageAction;
 use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success};
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation,
+    ObservationKind,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -29,7 +30,8 @@ use crate::work::{WorkPermit, parse_body, run_blocking};
 const MAX_PAGE_SIZE: usize = 100;
 
 /// States of the agent that a user can request.
-const REQUESTED_STATES: [AgentState; 3] = [AgentState::Running, AgentState::Paused, AgentState::Stopped];
+const REQUESTED_STATES: [AgentState; 3] =
+    [AgentState::Running, AgentState::Paused, AgentState::Stopped];
 
 /// Maximum number of events per read of the store. Bounds the memory.
 const MAX_READ_SIZE: u64 = 64;
@@ -37,7 +39,8 @@ const MAX_READ_SIZE: u64 = 64;
 /// Length of the events of a page, in bytes of JSON. The page ends with the event that exceeds it.
 const MAX_PAGE_BYTES: usize = 8 << 20;
 
-/// Time after which a page ends with what is found so far: few events of a long log may be selected.
+/// Time after which a page ends with what is found so far: few events of a long log may be
+/// selected.
 const MAX_SEARCH_TIME: Duration = Duration::from_secs(20);
 
 /// Returns a page of events.
@@ -54,7 +57,9 @@ pub(super) async fn page(
     let conversations = state.conversations.conversations();
     // As in V0, a negative number is the id of no event.
     let to_id = |id: i64| u64::try_from(id).unwrap_or(0);
-    let mut end = query.end_id.map_or(u64::MAX, |last| to_id(last.saturating_add(1)));
+    let mut end = query
+        .end_id
+        .map_or(u64::MAX, |last| to_id(last.saturating_add(1)));
     if query.reverse {
         end = end.min(conversations.event_count(&id).await?);
     }
@@ -83,7 +88,12 @@ pub(super) async fn page(
         // Fails if there is no such conversation.
         conversations.event_count(&id).await?;
     }
-    permit.respond(EventPage { events: page.events, has_more: page.has_more }).await
+    permit
+        .respond(EventPage {
+            events: page.events,
+            has_more: page.has_more,
+        })
+        .await
 }
 
 /// Reads a range of a log in steps.
@@ -101,9 +111,18 @@ impl Scan<'_> {
     async fn next(&mut self) -> Result<Vec<Event>, ApiError> {
         while !self.range.is_empty() {
             let count = self.read_size.min(self.range.end - self.range.start);
-            let from = if self.is_reverse { self.range.end - count } else { self.range.start };
-            let mut events = self.conversations.read_page(self.id, EventId(from), count as usize).await?;
-            let Some(EventId(past)) = events.last().map(|last| last.id.next()) else { break };
+            let from = if self.is_reverse {
+                self.range.end - count
+            } else {
+                self.range.start
+            };
+            let mut events = self
+                .conversations
+                .read_page(self.id, EventId(from), count as usize)
+                .await?;
+            let Some(EventId(past)) = events.last().map(|last| last.id.next()) else {
+                break;
+            };
             if !self.is_reverse {
                 self.range.start = past;
             } else if past < self.range.end {
@@ -133,7 +152,13 @@ struct SelectedEvents {
 
 impl SelectedEvents {
     fn new(selection: Selection, limit: usize) -> Self {
-        Self { selection, limit, events: Vec::new(), size_bytes: 0, has_more: false }
+        Self {
+            selection,
+            limit,
+            events: Vec::new(),
+            size_bytes: 0,
+            has_more: false,
+        }
     }
 
     /// Adds the selected ones of the next events until the page is full.
@@ -143,7 +168,9 @@ impl SelectedEvents {
                 self.has_more = true;
                 break;
             }
-            let Some(json) = self.selection.select(event) else { continue };
+            let Some(json) = self.selection.select(event) else {
+                continue;
+            };
             if self.events.len() == self.limit {
                 self.has_more = true;
                 break;
@@ -154,10 +181,15 @@ impl SelectedEvents {
         self
     }
 
-    /// Ends the page early. From a page without an event, the client would not know where to continue.
+    /// Ends the page early. From a page without an event, the client would not know where to
+    /// continue.
     fn cut(&mut self) -> Result<(), ApiError> {
         self.has_more = true;
-        if self.events.is_empty() { Err(ApiError::SearchTimeout) } else { Ok(()) }
+        if self.events.is_empty() {
+            Err(ApiError::SearchTimeout)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -177,21 +209,32 @@ struct Selection {
 impl Selection {
     fn new(query: &EventQuery) -> Result<Self, ApiError> {
         if query.limit > MAX_PAGE_SIZE {
-            return Err(ApiError::invalid("limit", format_args!("must be 0 to {MAX_PAGE_SIZE}")));
+            return Err(ApiError::invalid(
+                "limit",
+                format_args!("must be 0 to {MAX_PAGE_SIZE}"),
+            ));
         }
         let source = |name: &str| match name {
             "agent" => Ok(EventSource::Agent),
             "user" => Ok(EventSource::User),
             "environment" => Ok(EventSource::Environment),
-            _ => Err(ApiError::invalid("source", "must be agent, user or environment")),
+            _ => Err(ApiError::invalid(
+                "source",
+                "must be agent, user or environment",
+            )),
         };
         let date = |field, text: Option<&str>| {
-            let to_seconds = |text| clock::parse_time(text).map_err(|error| ApiError::invalid(field, error));
+            let to_seconds =
+                |text| clock::parse_time(text).map_err(|error| ApiError::invalid(field, error));
             text.map(to_seconds).transpose()
         };
         let types = |text: &Option<String>| -> Vec<String> {
             let names = text.iter().flat_map(|text| text.split(','));
-            names.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+            names
+                .map(str::trim)
+                .filter(|name| !name.is_empty())
+                .map(str::to_owned)
+                .collect()
         };
         // As in V0, an empty filter is none.
         fn given(text: &Option<String>) -> Option<&str> {
@@ -216,10 +259,17 @@ impl Selection {
             && !has_kind(&self.exclude_types)
             && !(self.exclude_hidden && is_hidden(event))
             && self.source.is_none_or(|source| event.source == source)
-            && self.start.is_none_or(|start| clock::epoch_seconds(&event.timestamp) >= start)
-            && self.end.is_none_or(|end| clock::epoch_seconds(&event.timestamp) <= end);
+            && self
+                .start
+                .is_none_or(|start| clock::epoch_seconds(&event.timestamp) >= start)
+            && self
+                .end
+                .is_none_or(|end| clock::epoch_seconds(&event.timestamp) <= end);
         let json = is_selected.then(|| view::event_json(event)).flatten()?;
-        let has_text = self.text.as_ref().is_none_or(|text| json.get().to_lowercase().contains(text));
+        let has_text = self
+            .text
+            .as_ref()
+            .is_none_or(|text| json.get().to_lowercase().contains(text));
         has_text.then_some(json)
     }
 }
@@ -227,7 +277,10 @@ impl Selection {
 fn is_hidden(event: &Event) -> bool {
     match &event.body {
         EventBody::Action(Action::Run(run)) => run.hidden,
-        EventBody::Observation(Observation { kind: ObservationKind::Run(run), .. }) => run.hidden,
+        EventBody::Observation(Observation {
+            kind: ObservationKind::Run(run),
+            ..
+        }) => run.hidden,
         _ => false,
     }
 }
@@ -259,7 +312,15 @@ pub(super) async fn message(
     ConversationPath(id): ConversationPath,
     JsonBody(AgentMessage { message }): JsonBody<AgentMessage>,
 ) -> Result<Json<Success>, ApiError> {
-    send_message(&state, &id, MessageAction { content: message, ..MessageAction::default() }).await?;
+    send_message(
+        &state,
+        &id,
+        MessageAction {
+            content: message,
+            ..MessageAction::default()
+        },
+    )
+    .await?;
     Ok(Json(Success::REPLY))
 }
 
@@ -268,7 +329,8 @@ pub(crate) enum UserEvent {
     Message(MessageAction),
     ChangeState(AgentState),
     Decision {
-        /// The action that the decision is about. `None` from clients of V0, whose events do not name it.
+        /// The action that the decision is about. `None` from clients of V0, whose events do not
+        /// name it.
         action: Option<EventId>,
         decision: UserDecision,
     },
@@ -276,10 +338,18 @@ pub(crate) enum UserEvent {
 
 impl UserEvent {
     pub(crate) fn parse(event: Value) -> Result<Self, ApiError> {
-        let action_id = event.pointer("/args/action_id").filter(|id| !id.is_null()).cloned();
+        let action_id = event
+            .pointer("/args/action_id")
+            .filter(|id| !id.is_null())
+            .cloned();
         match parse_action(event)? {
             Action::Message(message) => {
-                let MessageAction { content, image_urls, file_urls, .. } = message;
+                let MessageAction {
+                    content,
+                    image_urls,
+                    file_urls,
+                    ..
+                } = message;
                 Ok(Self::Message(MessageAction {
                     content,
                     image_urls,
@@ -291,7 +361,9 @@ impl UserEvent {
                 let decision = match change.agent_state {
                     AgentState::UserConfirmed => UserDecision::Approve,
                     AgentState::UserRejected => UserDecision::Reject(String::new()),
-                    state if REQUESTED_STATES.contains(&state) => return Ok(Self::ChangeState(state)),
+                    state if REQUESTED_STATES.contains(&state) => {
+                        return Ok(Self::ChangeState(state));
+                    }
                     _ => {
                         return Err(ApiError::invalid(
                             "args.agent_state",
@@ -303,16 +375,24 @@ impl UserEvent {
                 let action = action.map_err(|error| ApiError::invalid("args.action_id", error))?;
                 Ok(Self::Decision { action, decision })
             }
-            _ => Err(ApiError::invalid("action", "a user sends only message and change_agent_state")),
+            _ => Err(ApiError::invalid(
+                "action",
+                "a user sends only message and change_agent_state",
+            )),
         }
     }
 
-    pub(crate) async fn apply(self, state: &ServerState, id: &ConversationId) -> Result<(), ApiError> {
+    pub(crate) async fn apply(
+        self,
+        state: &ServerState,
+        id: &ConversationId,
+    ) -> Result<(), ApiError> {
         match self {
             Self::Message(message) => send_message(state, id, message).await,
-            Self::ChangeState(agent_state) => {
-                Ok(state.conversations.change_agent_state(id, agent_state).await?)
-            }
+            Self::ChangeState(agent_state) => Ok(state
+                .conversations
+                .change_agent_state(id, agent_state)
+                .await?),
             Self::Decision { action, decision } => {
                 Ok(state.conversations.decide(id, action, decision).await?)
             }
@@ -325,7 +405,10 @@ async fn send_message(
     id: &ConversationId,
     message: MessageAction,
 ) -> Result<(), ApiError> {
-    let has_images = message.image_urls.as_ref().is_some_and(|urls| !urls.is_empty());
+    let has_images = message
+        .image_urls
+        .as_ref()
+        .is_some_and(|urls| !urls.is_empty());
     if message.content.trim().is_empty() && !has_images {
         return Err(ApiError::invalid("message", "must not be empty"));
     }
@@ -341,9 +424,13 @@ fn parse_action(event: Value) -> Result<Action, ApiError> {
     event.insert("id".to_owned(), json!(0));
     event.insert("timestamp".to_owned(), json!("1970-01-01T00:00:00"));
     event.insert("source".to_owned(), json!(EventSource::User));
-    let event = Event::from_value(&Value::Object(event)).map_err(|error| ApiError::invalid("body", error))?;
+    let event = Event::from_value(&Value::Object(event))
+        .map_err(|error| ApiError::invalid("body", error))?;
     match event.body {
         EventBody::Action(action) => Ok(action),
-        _ => Err(ApiError::invalid("action", "an event of the user is an action")),
+        _ => Err(ApiError::invalid(
+            "action",
+            "an event of the user is an action",
+        )),
     }
 }

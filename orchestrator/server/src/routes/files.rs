@@ -1,6 +1,7 @@
 //! Files of a conversation's workspace. The conversation must run: reading a file starts nothing.
 //!
-//! No content of a sandbox is served with a type that a browser would run: it is a text in JSON, or an attachment.
+//! No content of a sandbox is served with a type that a browser would run: it is a text in JSON, or
+//! an attachment.
 
 use std::io;
 use std::sync::Arc;
@@ -42,8 +43,15 @@ pub(super) struct SelectQuery {
 }
 
 /// Returns access to the files of a running conversation.
-pub(super) async fn workspace(state: &ServerState, id: &ConversationId) -> Result<WorkspaceFiles, ApiError> {
-    Ok(state.conversations.conversations().workspace_files(id).await?)
+pub(super) async fn workspace(
+    state: &ServerState,
+    id: &ConversationId,
+) -> Result<WorkspaceFiles, ApiError> {
+    Ok(state
+        .conversations
+        .conversations()
+        .workspace_files(id)
+        .await?)
 }
 
 /// Lists the names in a folder. Those of folders end in `/`.
@@ -62,7 +70,9 @@ pub(super) async fn list(
     let folder = workspace(&state, &id).await?.list(&path).await?;
     let mut response = permit.respond(folder.names).await?;
     if folder.is_truncated {
-        response.headers_mut().insert(TRUNCATED, HeaderValue::from_static("true"));
+        response
+            .headers_mut()
+            .insert(TRUNCATED, HeaderValue::from_static("true"));
     }
     Ok(response)
 }
@@ -81,8 +91,8 @@ pub(super) async fn select(
     permit.respond(FileContent { code }).await
 }
 
-/// Streams the workspace. If it cannot be packed to its end, the connection is closed without the end of the body, so that
-/// clients see that the file is incomplete.
+/// Streams the workspace. If it cannot be packed to its end, the connection is closed without the
+/// end of the body, so that clients see that the file is incomplete.
 #[utoipa::path(get, path = "/api/conversations/{id}/zip-directory",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses(
@@ -94,21 +104,31 @@ pub(super) async fn zip(
     RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
     let workspace = workspace(&state, &id).await?;
-    let own = caller.user.map(|user| state.downloads_by_user.try_acquire(user));
-    let own = own.map(|permit| permit.ok_or(ApiError::TooManyDownloads)).transpose()?;
+    let own = caller
+        .user
+        .map(|user| state.downloads_by_user.try_acquire(user));
+    let own = own
+        .map(|permit| permit.ok_or(ApiError::TooManyDownloads))
+        .transpose()?;
     let permit = Arc::clone(&state.downloads).try_acquire_owned();
     let permits = (permit.map_err(|_| ApiError::TooManyDownloads)?, own);
     let mut parts = workspace.zip().await.map_err(ApiError::from)?;
     // An archive always has a part: its directory.
-    let first =
-        parts.next().await.transpose().map_err(|error| {
-            ApiError::Workspace(SandboxError::host("pack", "the workspace", error).into())
-        })?;
+    let first = parts.next().await.transpose().map_err(|error| {
+        ApiError::Workspace(SandboxError::host("pack", "the workspace", error).into())
+    })?;
     let headers = [
         (header::CONTENT_TYPE, "application/zip"),
-        (header::CONTENT_DISPOSITION, "attachment; filename=\"workspace.zip\""),
+        (
+            header::CONTENT_DISPOSITION,
+            "attachment; filename=\"workspace.zip\"",
+        ),
     ];
-    Ok((headers, Body::from_stream(body(first.unwrap_or_default(), parts, permits))).into_response())
+    Ok((
+        headers,
+        Body::from_stream(body(first.unwrap_or_default(), parts, permits)),
+    )
+        .into_response())
 }
 
 fn body(

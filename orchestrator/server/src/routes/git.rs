@@ -1,4 +1,5 @@
-//! Repositories at git providers, with the tokens that the user has stored. No response contains a token.
+//! Repositories at git providers, with the tokens that the user has stored. No response contains a
+//! token.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use git_providers::{GitProviders, MicroagentSource, ProviderToken, RepositoryQue
 use http::request::Parts;
 use protocol::UserId;
 use protocol::client_api::git::{
-    Branch, BranchPage, GitProvider, Microagent, MicroagentContent, Repository, RepositorySort, SearchSort,
-    SortOrder, SuggestedTask, User,
+    Branch, BranchPage, GitProvider, Microagent, MicroagentContent, Repository, RepositorySort,
+    SearchSort, SortOrder, SuggestedTask, User,
 };
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -40,7 +41,8 @@ pub(super) fn router() -> Router<Arc<ServerState>> {
         .route("/user/search/branches", get(search_branches))
         .route("/user/suggested-tasks", get(suggested_tasks))
         .route("/user/repository/branches", get(branches))
-        // The name of a repository contains slashes, and no route can have a parameter with slashes before its end.
+        // The name of a repository contains slashes, and no route can have a parameter with slashes
+        // before its end.
         .route("/user/repository/{*path}", get(below_repository))
 }
 
@@ -174,7 +176,10 @@ impl<S: Send + Sync> FromRequestParts<S> for RepositoryPath {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<String>::from_request_parts(parts, state).await;
         let Path(path) = path.map_err(|error| ApiError::invalid("name", error))?;
-        match (path.strip_suffix("/microagents/content"), path.strip_suffix("/microagents")) {
+        match (
+            path.strip_suffix("/microagents/content"),
+            path.strip_suffix("/microagents"),
+        ) {
             (Some(name), _) => Ok(Self::MicroagentContent(name.to_owned())),
             (None, Some(name)) => Ok(Self::Microagents(name.to_owned())),
             (None, None) => Err(ApiError::NoRoute),
@@ -191,7 +196,12 @@ pub(super) async fn installations(
     RequestCaller(caller): RequestCaller,
     QueryParameters(InstallationsQuery { provider }): QueryParameters<InstallationsQuery>,
 ) -> Result<Json<Vec<String>>, ApiError> {
-    Ok(Json(providers(&state, caller.user.as_ref()).await?.installations(provider).await?))
+    Ok(Json(
+        providers(&state, caller.user.as_ref())
+            .await?
+            .installations(provider)
+            .await?,
+    ))
 }
 
 /// Lists the repositories that the user can access.
@@ -203,10 +213,30 @@ pub(super) async fn repositories(
     RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<RepositoriesQuery>,
 ) -> Result<Json<Vec<Repository>>, ApiError> {
-    let RepositoriesQuery { sort, selected_provider, page, per_page, installation_id } = query;
-    check_length("installation_id", installation_id.as_deref().unwrap_or_default())?;
-    let query = RepositoryQuery { provider: selected_provider, sort, page, per_page, installation_id };
-    Ok(Json(providers(&state, caller.user.as_ref()).await?.repositories(&query).await?))
+    let RepositoriesQuery {
+        sort,
+        selected_provider,
+        page,
+        per_page,
+        installation_id,
+    } = query;
+    check_length(
+        "installation_id",
+        installation_id.as_deref().unwrap_or_default(),
+    )?;
+    let query = RepositoryQuery {
+        provider: selected_provider,
+        sort,
+        page,
+        per_page,
+        installation_id,
+    };
+    Ok(Json(
+        providers(&state, caller.user.as_ref())
+            .await?
+            .repositories(&query)
+            .await?,
+    ))
 }
 
 /// Returns the owner of the first token that works.
@@ -216,7 +246,12 @@ pub(super) async fn info(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<User>, ApiError> {
-    Ok(Json(providers(&state, caller.user.as_ref()).await?.user().await?))
+    Ok(Json(
+        providers(&state, caller.user.as_ref())
+            .await?
+            .user()
+            .await?,
+    ))
 }
 
 /// Searches repositories by a part of the name, or by a URL.
@@ -228,10 +263,27 @@ pub(super) async fn search_repositories(
     RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<RepositorySearchQuery>,
 ) -> Result<Json<Vec<Repository>>, ApiError> {
-    let RepositorySearchQuery { query, selected_provider, per_page, sort, order } = query;
+    let RepositorySearchQuery {
+        query,
+        selected_provider,
+        per_page,
+        sort,
+        order,
+    } = query;
     check_length("query", &query)?;
-    let query = SearchQuery { provider: selected_provider, query, per_page, sort, order };
-    Ok(Json(providers(&state, caller.user.as_ref()).await?.search_repositories(&query).await?))
+    let query = SearchQuery {
+        provider: selected_provider,
+        query,
+        per_page,
+        sort,
+        order,
+    };
+    Ok(Json(
+        providers(&state, caller.user.as_ref())
+            .await?
+            .search_repositories(&query)
+            .await?,
+    ))
 }
 
 /// Searches branches by a part of the name.
@@ -243,11 +295,20 @@ pub(super) async fn search_branches(
     RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<BranchSearchQuery>,
 ) -> Result<Json<Vec<Branch>>, ApiError> {
-    let BranchSearchQuery { repository, query, selected_provider, per_page } = query;
+    let BranchSearchQuery {
+        repository,
+        query,
+        selected_provider,
+        per_page,
+    } = query;
     check_length("repository", &repository)?;
     check_length("query", &query)?;
     let providers = providers(&state, caller.user.as_ref()).await?;
-    Ok(Json(providers.search_branches(selected_provider, &repository, &query, per_page).await?))
+    Ok(Json(
+        providers
+            .search_branches(selected_provider, &repository, &query, per_page)
+            .await?,
+    ))
 }
 
 /// Lists pull requests that need work, and issues of the user.
@@ -257,7 +318,12 @@ pub(super) async fn suggested_tasks(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<Vec<SuggestedTask>>, ApiError> {
-    Ok(Json(providers(&state, caller.user.as_ref()).await?.suggested_tasks().await?))
+    Ok(Json(
+        providers(&state, caller.user.as_ref())
+            .await?
+            .suggested_tasks()
+            .await?,
+    ))
 }
 
 /// Lists the branches of a repository.
@@ -269,10 +335,19 @@ pub(super) async fn branches(
     RequestCaller(caller): RequestCaller,
     QueryParameters(query): QueryParameters<BranchesQuery>,
 ) -> Result<Json<BranchPage>, ApiError> {
-    let BranchesQuery { repository, selected_provider, page, per_page } = query;
+    let BranchesQuery {
+        repository,
+        selected_provider,
+        page,
+        per_page,
+    } = query;
     check_length("repository", &repository)?;
     let providers = providers(&state, caller.user.as_ref()).await?;
-    Ok(Json(providers.branches(selected_provider, &repository, page, per_page).await?))
+    Ok(Json(
+        providers
+            .branches(selected_provider, &repository, page, per_page)
+            .await?,
+    ))
 }
 
 async fn below_repository(
@@ -281,15 +356,23 @@ async fn below_repository(
     path: RepositoryPath,
     QueryParameters(query): QueryParameters<MicroagentsQuery>,
 ) -> Result<Response, ApiError> {
-    let MicroagentsQuery { file_path, selected_provider } = query;
+    let MicroagentsQuery {
+        file_path,
+        selected_provider,
+    } = query;
     let providers = providers(&state, caller.user.as_ref()).await?;
     match path {
-        RepositoryPath::Microagents(name) => {
-            Ok(microagents(&providers, selected_provider, &name).await?.into_response())
-        }
+        RepositoryPath::Microagents(name) => Ok(microagents(&providers, selected_provider, &name)
+            .await?
+            .into_response()),
         RepositoryPath::MicroagentContent(name) => {
-            let path = file_path.ok_or_else(|| ApiError::invalid("file_path", "must name a file"))?;
-            Ok(microagent_content(&providers, selected_provider, &name, &path).await?.into_response())
+            let path =
+                file_path.ok_or_else(|| ApiError::invalid("file_path", "must name a file"))?;
+            Ok(
+                microagent_content(&providers, selected_provider, &name, &path)
+                    .await?
+                    .into_response(),
+            )
         }
     }
 }
@@ -320,32 +403,61 @@ pub(super) async fn microagent_content(
 ) -> Result<Json<MicroagentContent>, ApiError> {
     check_length("name", name)?;
     check_length("file_path", path)?;
-    Ok(Json(to_content(providers.microagent_source(provider, name, path).await?)))
+    Ok(Json(to_content(
+        providers.microagent_source(provider, name, path).await?,
+    )))
 }
 
 /// Parses the file of a microagent. One that is malformed is returned as it is.
 fn to_content(source: MicroagentSource) -> MicroagentContent {
-    let MicroagentSource { path, text, git_provider } = source;
+    let MicroagentSource {
+        path,
+        text,
+        git_provider,
+    } = source;
     let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
-    let file = KnowledgeFile { path: path.clone(), relative_path: name, content: text.clone().into_bytes() };
+    let file = KnowledgeFile {
+        path: path.clone(),
+        relative_path: name,
+        content: text.clone().into_bytes(),
+    };
     let (content, triggers) = match KnowledgeEntry::parse(file) {
         Ok(entry) => (entry.content, entry.triggers),
         Err(_) => (text, Vec::new()),
     };
-    MicroagentContent { content, path, triggers, git_provider: Some(git_provider) }
+    MicroagentContent {
+        content,
+        path,
+        triggers,
+        git_provider: Some(git_provider),
+    }
 }
 
 /// Returns the git providers that a user has stored tokens for.
 async fn providers(state: &ServerState, user: Option<&UserId>) -> Result<GitProviders, ApiError> {
     let profile = state.profiles.load(user).await?;
-    let to_token = |GitToken { token, user_id, host }| ProviderToken { token, user_id, host };
-    let tokens = profile.git_tokens.into_iter().map(|(provider, token)| (provider, to_token(token)));
+    let to_token = |GitToken {
+                        token,
+                        user_id,
+                        host,
+                    }| ProviderToken {
+        token,
+        user_id,
+        host,
+    };
+    let tokens = profile
+        .git_tokens
+        .into_iter()
+        .map(|(provider, token)| (provider, to_token(token)));
     Ok(GitProviders::new(state.git.clone(), tokens.collect()))
 }
 
 fn check_length(field: &'static str, text: &str) -> Result<(), ApiError> {
     match text.len() {
         0..=MAX_TEXT_BYTES => Ok(()),
-        _ => Err(ApiError::invalid(field, format_args!("must have at most {MAX_TEXT_BYTES} bytes"))),
+        _ => Err(ApiError::invalid(
+            field,
+            format_args!("must have at most {MAX_TEXT_BYTES} bytes"),
+        )),
     }
 }

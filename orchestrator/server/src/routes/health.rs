@@ -48,10 +48,18 @@ pub(super) async fn ready(State(state): State<Arc<ServerState>>) -> Result<Json<
 
 /// Returns why the store cannot be used. `None` if it can.
 async fn check_store(state: &ServerState) -> Option<StoreProblem> {
-    match timeout(STORE_TIMEOUT, state.conversations.conversations().check_store()).await {
+    match timeout(
+        STORE_TIMEOUT,
+        state.conversations.conversations().check_store(),
+    )
+    .await
+    {
         Ok(Ok(())) => None,
         Ok(Err(error)) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the store cannot be used");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the store cannot be used"
+            );
             Some(ApiError::from(error).store_problem())
         }
         Err(_) => Some(StoreProblem::Unavailable),
@@ -71,5 +79,7 @@ pub(super) async fn server_info(State(state): State<Arc<ServerState>>) -> Json<V
 async fn read_resources(state: &ServerState) -> Resources {
     let meter = state.resource_meter.clone();
     // Blocking, because a network file system may be slow to report its usage.
-    spawn_blocking(move || meter.read()).await.unwrap_or_default()
+    spawn_blocking(move || meter.read())
+        .await
+        .unwrap_or_default()
 }

@@ -7,7 +7,9 @@ use axum::extract::State;
 use axum::response::Response;
 use conversations::ConversationsError;
 use engine::memory::KnowledgeEntry;
-use protocol::client_api::{MicroagentInfo, MicroagentInput, MicroagentKind, MicroagentList, RememberPrompt};
+use protocol::client_api::{
+    MicroagentInfo, MicroagentInput, MicroagentKind, MicroagentList, RememberPrompt,
+};
 use protocol::{ConversationId, Event, EventId};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -19,7 +21,8 @@ use crate::state::ServerState;
 use crate::view;
 use crate::work::{WorkPermit, run_blocking};
 
-/// Number of events before the selected one that the prompt includes, and maximum length of each in characters.
+/// Number of events before the selected one that the prompt includes, and maximum length of each in
+/// characters.
 const CONTEXT_EVENTS: u64 = 10;
 const MAX_EVENT_CHARS: usize = 2000;
 
@@ -48,14 +51,25 @@ pub(super) async fn microagents(
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
     let entries = workspace(&state, &id).await?.knowledge().await;
-    permit.respond(MicroagentList { microagents: entries.into_iter().map(to_info).collect() }).await
+    permit
+        .respond(MicroagentList {
+            microagents: entries.into_iter().map(to_info).collect(),
+        })
+        .await
 }
 
 fn to_info(entry: KnowledgeEntry) -> MicroagentInfo {
-    let input = |name| MicroagentInput { name, description: String::new() };
+    let input = |name| MicroagentInput {
+        name,
+        description: String::new(),
+    };
     MicroagentInfo {
         name: entry.name,
-        kind: if entry.is_always_included { MicroagentKind::Repo } else { MicroagentKind::Knowledge },
+        kind: if entry.is_always_included {
+            MicroagentKind::Repo
+        } else {
+            MicroagentKind::Knowledge
+        },
         content: entry.content,
         triggers: entry.triggers,
         inputs: entry.inputs.into_iter().map(input).collect(),
@@ -63,8 +77,8 @@ fn to_info(entry: KnowledgeEntry) -> MicroagentInfo {
     }
 }
 
-/// Returns a prompt that records what an event and those before it show. V0 calls a model to write it; here, reading costs
-/// nothing, and the model that receives the prompt has the excerpt itself.
+/// Returns a prompt that records what an event and those before it show. V0 calls a model to write
+/// it; here, reading costs nothing, and the model that receives the prompt has the excerpt itself.
 #[utoipa::path(get, path = "/api/conversations/{id}/remember-prompt",
     params(("id" = ConversationId, Path, description = "The conversation"), RememberQuery),
     responses((status = 200, description = "The prompt", body = RememberPrompt)))]
@@ -78,13 +92,20 @@ pub(super) async fn remember_prompt(
     let count = conversations.event_count(&id).await?;
     if event_id >= count {
         let (event, last) = (EventId(event_id), EventId(count.saturating_sub(1)));
-        return Err(ConversationsError::UnknownEvent { conversation: id, event, last }.into());
+        return Err(ConversationsError::UnknownEvent {
+            conversation: id,
+            event,
+            last,
+        }
+        .into());
     }
     let first = event_id.saturating_sub(CONTEXT_EVENTS);
     let mut prompt = INSTRUCTIONS.to_owned();
     let mut next = first;
     while next <= event_id {
-        let events = conversations.read_page(&id, EventId(next), (event_id - next + 1) as usize).await?;
+        let events = conversations
+            .read_page(&id, EventId(next), (event_id - next + 1) as usize)
+            .await?;
         let Some(last) = events.last() else { break };
         next = last.id.next().0;
         let excerpts = move || events.iter().filter_map(excerpt).collect::<Vec<_>>();
@@ -93,15 +114,27 @@ pub(super) async fn remember_prompt(
             let _ = write!(prompt, "\n---\n{excerpt}\n");
         }
     }
-    permit.respond(RememberPrompt { status: "success", prompt }).await
+    permit
+        .respond(RememberPrompt {
+            status: "success",
+            prompt,
+        })
+        .await
 }
 
 /// Returns the text of an event. `None` if it has none.
 fn excerpt(event: &Event) -> Option<String> {
     let json = view::event(event)?;
-    let texts =
-        [&json["args"]["content"], &json["args"]["command"], &json["args"]["thought"], &json["content"]];
-    let texts = texts.into_iter().filter_map(|text| text.as_str()).filter(|text| !text.trim().is_empty());
+    let texts = [
+        &json["args"]["content"],
+        &json["args"]["command"],
+        &json["args"]["thought"],
+        &json["content"],
+    ];
+    let texts = texts
+        .into_iter()
+        .filter_map(|text| text.as_str())
+        .filter(|text| !text.trim().is_empty());
     let text = texts.collect::<Vec<_>>().join("\n");
     let source = json["source"].as_str().unwrap_or_default();
     let text: String = text.chars().take(MAX_EVENT_CHARS).collect();

@@ -31,8 +31,9 @@ use crate::error::ApiError;
 use crate::extract::MAX_BODY_BYTES;
 use crate::state::ServerState;
 use crate::{
-    audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin, other_hosts,
-    paced_body, page, rate_limit, request_log, sign_in_host, socket_io, socket_sessions, stream,
+    audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin,
+    other_hosts, paced_body, page, rate_limit, request_log, sign_in_host, socket_io,
+    socket_sessions, stream,
 };
 
 pub(crate) use events::UserEvent;
@@ -41,17 +42,28 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
     let api = Router::new()
         .route("/options/models", get(options::models))
         .route("/options/agents", get(options::agents))
-        .route("/options/security-analyzers", get(options::security_analyzers))
+        .route(
+            "/options/security-analyzers",
+            get(options::security_analyzers),
+        )
         .route("/options/config", get(options::config))
-        .route("/conversations", get(conversations::list).post(conversations::create))
+        .route(
+            "/conversations",
+            get(conversations::list).post(conversations::create),
+        )
         .route(
             "/conversations/{id}",
-            get(conversations::find).patch(conversations::rename).delete(conversations::delete),
+            get(conversations::find)
+                .patch(conversations::rename)
+                .delete(conversations::delete),
         )
         .route("/conversations/{id}/start", post(conversations::start))
         .route("/conversations/{id}/stop", post(conversations::stop))
         .route("/conversations/{id}/config", get(conversations::config))
-        .route("/conversations/{id}/events", get(events::page).post(events::append))
+        .route(
+            "/conversations/{id}/events",
+            get(events::page).post(events::append),
+        )
         .route("/conversations/{id}/message", post(events::message))
         .route("/conversations/{id}/trajectory", get(trajectory::export))
         .route("/conversations/{id}/web-hosts", get(ports::web_hosts))
@@ -60,14 +72,35 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/conversations/{id}/select-file", get(files::select))
         .route("/conversations/{id}/zip-directory", get(files::zip))
         .route("/conversations/{id}/upload-files", post(upload::upload))
-        .route("/conversations/{id}/git/changes", get(workspace_git::changes))
+        .route(
+            "/conversations/{id}/git/changes",
+            get(workspace_git::changes),
+        )
         .route("/conversations/{id}/git/diff", get(workspace_git::diff))
-        .route("/conversations/{id}/microagents", get(knowledge::microagents))
-        .route("/conversations/{id}/remember-prompt", get(knowledge::remember_prompt))
-        .route("/conversations/{id}/submit-feedback", post(conversations::submit_feedback))
-        .route("/conversations/{id}/exp-config", post(conversations::experiment_config))
-        .route("/conversations/{id}/security/{*path}", any(conversations::security))
-        .route("/microagent-management/conversations", get(conversations::list_of_microagents))
+        .route(
+            "/conversations/{id}/microagents",
+            get(knowledge::microagents),
+        )
+        .route(
+            "/conversations/{id}/remember-prompt",
+            get(knowledge::remember_prompt),
+        )
+        .route(
+            "/conversations/{id}/submit-feedback",
+            post(conversations::submit_feedback),
+        )
+        .route(
+            "/conversations/{id}/exp-config",
+            post(conversations::experiment_config),
+        )
+        .route(
+            "/conversations/{id}/security/{*path}",
+            any(conversations::security),
+        )
+        .route(
+            "/microagent-management/conversations",
+            get(conversations::list_of_microagents),
+        )
         .route("/v1/sandboxes", get(sandboxes::find))
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(git::router())
@@ -83,7 +116,9 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), auth::require_key));
     let router = match state.page_folder {
         Some(_) => page::router(&state),
-        None => Router::new().route("/", get(openapi::root)).fallback(no_route),
+        None => Router::new()
+            .route("/", get(openapi::root))
+            .fallback(no_route),
     };
     let router = router
         .merge(mcp_endpoint::router(&state))
@@ -98,16 +133,31 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .nest("/v1", openai)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(from_fn_with_state(socket_io::Sockets::new(&state), socket_io::serve))
-        .layer(from_fn_with_state(Arc::clone(&state), socket_sessions::require_owner))
+        .layer(from_fn_with_state(
+            socket_io::Sockets::new(&state),
+            socket_io::serve,
+        ))
+        .layer(from_fn_with_state(
+            Arc::clone(&state),
+            socket_sessions::require_owner,
+        ))
         .layer(from_fn_with_state(Arc::clone(&state), other_hosts::forward))
-        .layer(from_fn_with_state(Arc::clone(&state), auth::require_socket_key))
+        .layer(from_fn_with_state(
+            Arc::clone(&state),
+            auth::require_socket_key,
+        ))
         // Outside of socket.io, and of what reads the body of a rejected request.
         .layer(MapRequestBodyLayer::new(paced_body::paced))
         .layer(from_fn_with_state(Arc::clone(&state), audit::record))
         .layer(from_fn_with_state(Arc::clone(&state), rate_limit::limit))
-        .layer(from_fn_with_state(Arc::clone(&state), sign_in_host::require))
-        .layer(from_fn_with_state(Arc::clone(&state), origin::require_own_origin))
+        .layer(from_fn_with_state(
+            Arc::clone(&state),
+            sign_in_host::require,
+        ))
+        .layer(from_fn_with_state(
+            Arc::clone(&state),
+            origin::require_own_origin,
+        ))
         .layer(from_fn(openai::to_openai_errors))
         .layer(SetResponseHeaderLayer::if_not_present(
             header::CACHE_CONTROL,
@@ -127,10 +177,15 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), metrics::record))
         .layer(TraceLayer::new_for_http().make_span_with(request_log::span))
         .layer(from_fn(request_log::assign_id))
-        .layer(from_fn_with_state(Arc::clone(&state), client_address::identify))
+        .layer(from_fn_with_state(
+            Arc::clone(&state),
+            client_address::identify,
+        ))
         .with_state(Arc::clone(&state));
     // A router chooses the route before its layers, so the path is changed in front of it.
-    Router::new().fallback_service(router).layer(from_fn_with_state(state, base_path::remove))
+    Router::new()
+        .fallback_service(router)
+        .layer(from_fn_with_state(state, base_path::remove))
 }
 
 async fn no_route() -> ApiError {

@@ -14,12 +14,13 @@ use crate::extract::{ConversationPath, RequestCaller};
 use crate::state::ServerState;
 use crate::{auth, ports};
 
-/// Ports of servers under development. V0's page asks for links once, and then tries them again and again: without
-/// these it would not find a program that is started later.
+/// Ports of servers under development. V0's page asks for links once, and then tries them again and
+/// again: without these it would not find a program that is started later.
 const USUAL_PORTS: [u16; 5] = [3000, 5000, 5173, 8000, 8080];
 
-/// Links to the ports with a listener, each with its number; without any, to ports that such programs usually have. None while there is
-/// no sandbox. A caller who may only read gets no link, because a request to a program can change what it likes.
+/// Links to the ports with a listener, each with its number; without any, to ports that such
+/// programs usually have. None while there is no sandbox. A caller who may only read gets no link,
+/// because a request to a program can change what it likes.
 #[utoipa::path(get, path = "/api/conversations/{id}/web-hosts",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses((status = 200, description = "The links", body = WebHosts)))]
@@ -33,17 +34,24 @@ pub(super) async fn web_hosts(
         Err(PortError::Conversation(
             ConversationsError::NotRunning(_) | ConversationsError::NoSandbox(_),
         )) => Vec::new(),
-        listening => match listening?.iter().map(|listening| listening.port).collect::<Vec<_>>() {
+        listening => match listening?
+            .iter()
+            .map(|listening| listening.port)
+            .collect::<Vec<_>>()
+        {
             ports if ports.is_empty() => USUAL_PORTS.into(),
             ports => ports,
         },
     };
-    let hosts: BTreeMap<_, _> =
-        ports.into_iter().filter_map(|port| Some((ports::link(&state, &caller, &id, port)?, port))).collect();
+    let hosts: BTreeMap<_, _> = ports
+        .into_iter()
+        .filter_map(|port| Some((ports::link(&state, &caller, &id, port)?, port)))
+        .collect();
     Ok(Json(WebHosts { hosts }))
 }
 
-/// The editor of V0's images. Ours have none: an editor that the agent or an image starts is one of the ports.
+/// The editor of V0's images. Ours have none: an editor that the agent or an image starts is one of
+/// the ports.
 #[utoipa::path(get, path = "/api/conversations/{id}/vscode-url",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses((status = 200, description = "No link", body = EditorUrl)))]

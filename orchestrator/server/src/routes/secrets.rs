@@ -29,7 +29,8 @@ impl<S: Send + Sync> FromRequestParts<S> for SecretPath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let path = Path::<String>::from_request_parts(parts, state).await;
-        path.map(|Path(name)| Self(name)).map_err(|error| ApiError::invalid("id", error))
+        path.map(|Path(name)| Self(name))
+            .map_err(|error| ApiError::invalid("id", error))
     }
 }
 
@@ -42,8 +43,13 @@ pub(super) async fn list(
 ) -> Result<Json<SecretList>, ApiError> {
     let profile = state.profiles.load(caller.user.as_ref()).await?;
     let secrets = profile.secrets.into_iter();
-    let custom_secrets = secrets.map(|(name, secret)| SecretInfo { name, description: secret.description });
-    Ok(Json(SecretList { custom_secrets: custom_secrets.collect() }))
+    let custom_secrets = secrets.map(|(name, secret)| SecretInfo {
+        name,
+        description: secret.description,
+    });
+    Ok(Json(SecretList {
+        custom_secrets: custom_secrets.collect(),
+    }))
 }
 
 /// Stores a secret.
@@ -55,7 +61,10 @@ pub(super) async fn create(
     RequestCaller(caller): RequestCaller,
     JsonBody(secret): JsonBody<NewSecret>,
 ) -> Result<(StatusCode, Json<ChangeReply>), ApiError> {
-    state.profiles.add_secret(caller.user.as_ref(), secret).await?;
+    state
+        .profiles
+        .add_secret(caller.user.as_ref(), secret)
+        .await?;
     Ok((StatusCode::CREATED, message("Secret created")))
 }
 
@@ -70,7 +79,10 @@ pub(super) async fn update(
     SecretPath(name): SecretPath,
     JsonBody(update): JsonBody<SecretUpdate>,
 ) -> Result<Json<ChangeReply>, ApiError> {
-    state.profiles.update_secret(caller.user.as_ref(), &name, update).await?;
+    state
+        .profiles
+        .update_secret(caller.user.as_ref(), &name, update)
+        .await?;
     Ok(message("Secret updated"))
 }
 
@@ -83,6 +95,9 @@ pub(super) async fn remove(
     RequestCaller(caller): RequestCaller,
     SecretPath(name): SecretPath,
 ) -> Result<Json<ChangeReply>, ApiError> {
-    state.profiles.remove_secret(caller.user.as_ref(), &name).await?;
+    state
+        .profiles
+        .remove_secret(caller.user.as_ref(), &name)
+        .await?;
     Ok(message("Secret removed"))
 }

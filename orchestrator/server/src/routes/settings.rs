@@ -43,9 +43,17 @@ pub(super) async fn save(
     RequestCaller(caller): RequestCaller,
     JsonBody(body): JsonBody<Value>,
 ) -> Result<Json<ChangeReply>, ApiError> {
-    let given = body.as_object().into_iter().flat_map(Map::keys).cloned().collect();
+    let given = body
+        .as_object()
+        .into_iter()
+        .flat_map(Map::keys)
+        .cloned()
+        .collect();
     let settings: UserSettings = parse_value(body, "body")?;
-    state.profiles.save_settings(caller.user.as_ref(), settings, &given).await?;
+    state
+        .profiles
+        .save_settings(caller.user.as_ref(), settings, &given)
+        .await?;
     Ok(message("Settings stored"))
 }
 
@@ -64,7 +72,10 @@ pub(super) async fn add_git_providers(
     RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<GitTokensRequest>,
 ) -> Result<Json<ChangeReply>, ApiError> {
-    state.profiles.add_git_tokens(caller.user.as_ref(), request).await?;
+    state
+        .profiles
+        .add_git_tokens(caller.user.as_ref(), request)
+        .await?;
     Ok(message("Git providers stored"))
 }
 
@@ -75,7 +86,10 @@ pub(super) async fn unset_provider_tokens(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<ChangeReply>, ApiError> {
-    state.profiles.remove_git_tokens(caller.user.as_ref()).await?;
+    state
+        .profiles
+        .remove_git_tokens(caller.user.as_ref())
+        .await?;
     Ok(message("Git provider tokens removed"))
 }
 

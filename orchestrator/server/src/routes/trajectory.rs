@@ -21,8 +21,8 @@ use crate::work::{JSON, WorkPermit, run_blocking};
 const START: &str = r#"{"trajectory":["#;
 const END: &str = "]}";
 
-/// Returns all events, without screenshots. If they cannot be read to their end, the connection is closed without the end of the body,
-/// so that clients see that it is incomplete.
+/// Returns all events, without screenshots. If they cannot be read to their end, the connection is
+/// closed without the end of the body, so that clients see that it is incomplete.
 #[utoipa::path(get, path = "/api/conversations/{id}/trajectory",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses((status = 200, description = "The events", body = TrajectoryExport)))]
@@ -31,9 +31,21 @@ pub(super) async fn export(
     ConversationPath(id): ConversationPath,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let pages = state.conversations.conversations().trajectory(&id, false).await?;
-    let export = Export { pages, separator: START, _permit: permit };
-    Ok(([(header::CONTENT_TYPE, JSON)], Body::from_stream(export.parts())).into_response())
+    let pages = state
+        .conversations
+        .conversations()
+        .trajectory(&id, false)
+        .await?;
+    let export = Export {
+        pages,
+        separator: START,
+        _permit: permit,
+    };
+    Ok((
+        [(header::CONTENT_TYPE, JSON)],
+        Body::from_stream(export.parts()),
+    )
+        .into_response())
 }
 
 /// An export in progress. Dropped when the client is gone.
@@ -55,7 +67,10 @@ impl Export {
                     Some((Ok(Bytes::from([start, END].concat())), None))
                 }
                 Err(error) => {
-                    tracing::error!(error = &error as &dyn std::error::Error, "cannot export a conversation");
+                    tracing::error!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot export a conversation"
+                    );
                     Some((Err(io::Error::other(error)), None))
                 }
             }
@@ -69,7 +84,9 @@ impl Export {
                 continue;
             }
             let separator = std::mem::replace(&mut self.separator, ",");
-            return Ok(Some(run_blocking(move || write(separator, &events)).await??));
+            return Ok(Some(
+                run_blocking(move || write(separator, &events)).await??,
+            ));
         }
         Ok(None)
     }
@@ -79,7 +96,8 @@ fn write(separator: &str, events: &[Event]) -> Result<Bytes, ApiError> {
     let mut json = Vec::new();
     for (index, event) in events.iter().enumerate() {
         json.extend_from_slice(if index == 0 { separator } else { "," }.as_bytes());
-        serde_json::to_writer(&mut json, event).map_err(|error| ApiError::invalid("trajectory", error))?;
+        serde_json::to_writer(&mut json, event)
+            .map_err(|error| ApiError::invalid("trajectory", error))?;
     }
     Ok(json.into())
 }

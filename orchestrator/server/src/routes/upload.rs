@@ -27,7 +27,8 @@ use crate::state::ServerState;
 /// The name of the fields with files.
 const FIELD: &str = "files";
 
-/// Maximum size of a request, in bytes. No file is in memory as a whole, so this protects the disk of the sandbox.
+/// Maximum size of a request, in bytes. No file is in memory as a whole, so this protects the disk
+/// of the sandbox.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Maximum size of a part's head. Clients send two or three short lines.
@@ -57,7 +58,9 @@ pub(super) async fn upload(
     body: Body,
 ) -> Result<Response, ApiError> {
     let files = workspace(&state, &id).await?;
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
     let boundary = multer::parse_boundary(content_type.unwrap_or_default());
     let boundary = boundary.map_err(|error| ApiError::invalid("content-type", error))?;
     let mut reply = UploadReply::default();
@@ -84,15 +87,23 @@ async fn store_all(
     let mut count = 0;
     loop {
         budget.start_head();
-        let Some(field) = fields.next_field().await.map_err(to_error)? else { return Ok(()) };
+        let Some(field) = fields.next_field().await.map_err(to_error)? else {
+            return Ok(());
+        };
         budget.end_head();
         count += 1;
         if count > MAX_FILES {
-            return Err(ApiError::invalid(FIELD, format_args!("must be at most {MAX_FILES} files")));
+            return Err(ApiError::invalid(
+                FIELD,
+                format_args!("must be at most {MAX_FILES} files"),
+            ));
         }
         if field.name() != Some(FIELD) {
             let name = field.name().unwrap_or_default().to_owned();
-            return Err(ApiError::invalid(name, format_args!("is not a field of this route: send {FIELD}")));
+            return Err(ApiError::invalid(
+                name,
+                format_args!("is not a field of this route: send {FIELD}"),
+            ));
         }
         store(workspace, field, reply).await?;
     }
@@ -100,10 +111,16 @@ async fn store_all(
 
 /// Returns an error that names the files which were stored and skipped before it.
 fn to_partial_response(error: ApiError, reply: UploadReply) -> Response {
-    let body = PartialUpload { error: error.to_body(), reply };
+    let body = PartialUpload {
+        error: error.to_body(),
+        reply,
+    };
     let (mut parts, _) = error.into_response().into_parts();
     parts.headers.remove(header::CONTENT_LENGTH);
-    Response::from_parts(parts, Body::from(serde_json::to_vec(&body).unwrap_or_default()))
+    Response::from_parts(
+        parts,
+        Body::from(serde_json::to_vec(&body).unwrap_or_default()),
+    )
 }
 
 /// The body of an error after some files.
@@ -115,7 +132,8 @@ struct PartialUpload {
     reply: UploadReply,
 }
 
-/// Stores a file. One that the workspace does not accept is skipped, and the others are still stored.
+/// Stores a file. One that the workspace does not accept is skipped, and the others are still
+/// stored.
 async fn store(
     workspace: &WorkspaceFiles,
     field: Field<'static>,
@@ -133,12 +151,17 @@ async fn store(
             if !error.is_about_request() {
                 return Err(error.into());
             }
-            reply.skipped_files.push(SkippedFile { name, reason: error.to_string() });
+            reply.skipped_files.push(SkippedFile {
+                name,
+                reason: error.to_string(),
+            });
         }
     }
     // Reads the rest of a skipped file, so that only a head follows.
     let rest = stream::poll_fn(|context| lock(&field).field.poll_next_unpin(context));
-    rest.try_for_each(|_| std::future::ready(Ok(()))).await.map_err(to_error)
+    rest.try_for_each(|_| std::future::ready(Ok(())))
+        .await
+        .map_err(to_error)
 }
 
 /// A field that is read by an upload, and after it.
@@ -175,7 +198,8 @@ struct HeadBudget(Arc<HeadBytes>);
 #[derive(Default)]
 struct HeadBytes {
     is_head: AtomicBool,
-    /// Bytes that were received since the start of the head. `Relaxed` suffices: one task uses both.
+    /// Bytes that were received since the start of the head. `Relaxed` suffices: one task uses
+    /// both.
     count: AtomicUsize,
 }
 
@@ -189,9 +213,11 @@ impl HeadBudget {
         self.0.is_head.store(false, Ordering::Relaxed);
     }
 
-    /// Limits the chunks of a body. After each, there is a pause, in which multer parses it instead of buffering the next.
+    /// Limits the chunks of a body. After each, there is a pause, in which multer parses it instead
+    /// of buffering the next.
     fn limit(&self, body: Body) -> impl Stream<Item = io::Result<Bytes>> + Send + use<> {
-        let (bytes, mut chunks, mut is_parsed) = (Arc::clone(&self.0), body.into_data_stream(), true);
+        let (bytes, mut chunks, mut is_parsed) =
+            (Arc::clone(&self.0), body.into_data_stream(), true);
         stream::poll_fn(move |context| {
             if !std::mem::replace(&mut is_parsed, true) {
                 context.waker().wake_by_ref();
@@ -199,7 +225,9 @@ impl HeadBudget {
             }
             let is_head = bytes.is_head.load(Ordering::Relaxed);
             if is_head && bytes.count.load(Ordering::Relaxed) > MAX_HEAD_BYTES {
-                return Poll::Ready(Some(Err(io::Error::other("the head of a part is too long"))));
+                return Poll::Ready(Some(Err(io::Error::other(
+                    "the head of a part is too long",
+                ))));
             }
             let chunk = chunks.poll_next_unpin(context).map_err(io::Error::other);
             if let Poll::Ready(Some(Ok(chunk))) = &chunk {
@@ -216,7 +244,9 @@ fn to_error(error: multer::Error) -> ApiError {
         multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => {
             ApiError::TooLarge
         }
-        multer::Error::StreamReadFailed(source) if is_too_slow(source.as_ref()) => ApiError::BodyTooSlow,
+        multer::Error::StreamReadFailed(source) if is_too_slow(source.as_ref()) => {
+            ApiError::BodyTooSlow
+        }
         multer::Error::StreamReadFailed(source) => ApiError::invalid("body", source),
         error => ApiError::invalid("body", error),
     }

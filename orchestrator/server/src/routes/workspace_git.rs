@@ -37,8 +37,10 @@ pub(super) async fn changes(
         Err(WorkspaceError::NoRepository) => Vec::new(),
         changes => changes?,
     };
-    let changes =
-        changes.into_iter().map(|change| FileChangeInfo { status: change.status, path: change.path });
+    let changes = changes.into_iter().map(|change| FileChangeInfo {
+        status: change.status,
+        path: change.path,
+    });
     permit.respond(changes.collect::<Vec<_>>()).await
 }
 
@@ -53,5 +55,10 @@ pub(super) async fn diff(
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
     let versions = workspace(&state, &id).await?.git_diff(&path).await?;
-    permit.respond(FileDiff { modified: versions.modified, original: versions.original }).await
+    permit
+        .respond(FileDiff {
+            modified: versions.modified,
+            original: versions.original,
+        })
+        .await
 }

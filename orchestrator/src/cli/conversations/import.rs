@@ -35,7 +35,8 @@ pub(in crate::cli) struct ImportArguments {
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     pub(super) runtime: Option<Runtime>,
 
-    /// Print a JSON object for each conversation: its id, status (imported, exists or failed), events and problems.
+    /// Print a JSON object for each conversation: its id, status (imported, exists or failed),
+    /// events and problems.
     #[arg(long)]
     json: bool,
 }
@@ -53,15 +54,26 @@ pub(super) async fn run(
     state_dir: &StateDir,
 ) -> anyhow::Result<Exit> {
     let ImportArguments { folder, json, .. } = arguments;
-    let found = v0_folder::find(&folder)
-        .map_err(|error| UsageError(format!("cannot read the folder {}: {error}", folder.display())))?;
+    let found = v0_folder::find(&folder).map_err(|error| {
+        UsageError(format!(
+            "cannot read the folder {}: {error}",
+            folder.display()
+        ))
+    })?;
     if found.is_empty() {
-        let text = format!("{} has no conversations of V0: no sessions/ID/events", folder.display());
+        let text = format!(
+            "{} has no conversations of V0: no sessions/ID/events",
+            folder.display()
+        );
         return Err(UsageError(text).into());
     }
     let mut exit = Exit::Finished;
     for folder in found {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = folder
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         let imported = import(&name, &folder, config, conversations, state_dir).await;
         if imported.is_err() {
             exit = Exit::Failed;
@@ -82,25 +94,42 @@ async fn import(
     if conversations.entry(&id).await?.is_some() {
         return Ok(Imported::Before);
     }
-    let V0Conversation { metadata, events, skipped } =
-        v0_folder::read(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let V0Conversation {
+        metadata,
+        events,
+        skipped,
+    } = v0_folder::read(folder).with_context(|| format!("cannot read {}", folder.display()))?;
     anyhow::ensure!(!events.is_empty(), "it has no events");
     let mut config = config.clone();
     let mut git_provider = metadata.git_provider;
     if let Some(repository) = metadata.selected_repository {
         let chosen = clone_url::choose(&repository, git_provider, &BTreeMap::new())?;
         git_provider = chosen.provider;
-        let branch = metadata.selected_branch.map(|branch| format!("#{branch}")).unwrap_or_default();
-        config.workspace.selected_repository = Some(SecretString::from(format!("{}{branch}", chosen.url)));
+        let branch = metadata
+            .selected_branch
+            .map(|branch| format!("#{branch}"))
+            .unwrap_or_default();
+        config.workspace.selected_repository =
+            Some(SecretString::from(format!("{}{branch}", chosen.url)));
     }
-    let model = metadata.llm_model.unwrap_or_else(|| compose::stored_model_name(&config.llm));
+    let model = metadata
+        .llm_model
+        .unwrap_or_else(|| compose::stored_model_name(&config.llm));
     let workspace = WorkspaceFolder::choose(&config, state_dir, &id, None)?;
     let setup = workspace::setup(&config.workspace, &workspace)?;
-    let started =
-        ConversationStarted { git_provider, ..compose::started(&config, &workspace, setup, model)? };
+    let started = ConversationStarted {
+        git_provider,
+        ..compose::started(&config, &workspace, setup, model)?
+    };
     let count = events.len();
-    match conversations.import(&id, started, metadata.title, events).await {
-        Ok(()) => Ok(Imported::Now { events: count, skipped }),
+    match conversations
+        .import(&id, started, metadata.title, events)
+        .await
+    {
+        Ok(()) => Ok(Imported::Now {
+            events: count,
+            skipped,
+        }),
         Err(ConversationsError::Exists(_)) => Ok(Imported::Before),
         Err(error) => Err(error.into()),
     }
@@ -112,7 +141,9 @@ fn report(name: &str, imported: anyhow::Result<Imported>, as_json: bool) -> anyh
             Ok(Imported::Now { events, skipped }) => {
                 json!({"id": name, "status": "imported", "events": events, "problems": skipped})
             }
-            Ok(Imported::Before) => json!({"id": name, "status": "exists", "events": 0, "problems": []}),
+            Ok(Imported::Before) => {
+                json!({"id": name, "status": "exists", "events": 0, "problems": []})
+            }
             Err(error) => {
                 json!({"id": name, "status": "failed", "events": 0, "problems": [format!("{error:#}")]})
             }
@@ -123,7 +154,9 @@ fn report(name: &str, imported: anyhow::Result<Imported>, as_json: bool) -> anyh
     match imported {
         Ok(Imported::Now { skipped, .. }) => {
             for problem in skipped {
-                print::warning(&format!("an event of conversation {name} is not imported: {problem}"));
+                print::warning(&format!(
+                    "an event of conversation {name} is not imported: {problem}"
+                ));
             }
             print::line(name)?;
         }

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use conversations::{ConversationEntry, ConversationFilter, ConversationStatus, Conversations, Overview};
+use conversations::{
+    ConversationEntry, ConversationFilter, ConversationStatus, Conversations, Overview,
+};
 use engine::clock;
 use serde_json::{Value, json};
 
@@ -24,7 +26,8 @@ Examples:
   glovebox conversations ls --state interrupted --state error
   glovebox conversations ls login --json")]
 pub(in crate::cli) struct ListArguments {
-    /// Only those whose title, first 500 characters of the first message, model or folder contain this text, in any case.
+    /// Only those whose title, first 500 characters of the first message, model or folder contain
+    /// this text, in any case.
     text: Option<String>,
 
     /// Only those in this state. Can be repeated.
@@ -48,24 +51,37 @@ pub(in crate::cli) struct ListArguments {
     json: bool,
 }
 
-pub(super) async fn run(arguments: ListArguments, conversations: &Conversations) -> anyhow::Result<Exit> {
+pub(super) async fn run(
+    arguments: ListArguments,
+    conversations: &Conversations,
+) -> anyhow::Result<Exit> {
     let entries = conversations.list(&arguments.filter()).await?;
     if arguments.json {
         let rows: Vec<Value> = entries.iter().map(to_json).collect();
         print::line(&serde_json::to_string(&rows)?)?;
     } else {
         let rows: Vec<_> = entries.iter().map(to_cells).collect();
-        table::print(["ID", "STATE", "AGE", "COST", "MODEL", "FOLDER", "TITLE"], &rows)?;
+        table::print(
+            ["ID", "STATE", "AGE", "COST", "MODEL", "FOLDER", "TITLE"],
+            &rows,
+        )?;
     }
     Ok(Exit::Finished)
 }
 
 impl ListArguments {
     fn filter(&self) -> ConversationFilter {
-        let folder = self.directory.as_deref().or(self.here.then_some(Path::new(".")));
+        let folder = self
+            .directory
+            .as_deref()
+            .or(self.here.then_some(Path::new(".")));
         ConversationFilter {
             text: self.text.clone(),
-            statuses: self.state.iter().filter_map(|name| ConversationStatus::from_name(name)).collect(),
+            statuses: self
+                .state
+                .iter()
+                .filter_map(|name| ConversationStatus::from_name(name))
+                .collect(),
             // A folder that does not exist here is compared as it was given.
             folder: folder.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned())),
             limit: self.limit,
@@ -101,7 +117,8 @@ fn to_cells(entry: &ConversationEntry) -> [String; 7] {
     let none = || "-".to_owned();
     let overview = entry.overview.as_ref().ok();
     let age = entry.summary.as_ref().map(|summary| {
-        let seconds = clock::epoch_seconds(&clock::now()) - clock::epoch_seconds(&summary.last_updated_at);
+        let seconds =
+            clock::epoch_seconds(&clock::now()) - clock::epoch_seconds(&summary.last_updated_at);
         #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
         table::age(seconds as i64)
     });
@@ -112,7 +129,11 @@ fn to_cells(entry: &ConversationEntry) -> [String; 7] {
         age.unwrap_or_else(none),
         cost.map_or_else(none, |cost| format!("${cost:.4}")),
         overview.map_or_else(none, |overview| model(overview).to_owned()),
-        overview.and_then(|overview| overview.folder.clone()).unwrap_or_else(none),
-        entry.error().unwrap_or_else(|| overview.map_or("", Overview::title).to_owned()),
+        overview
+            .and_then(|overview| overview.folder.clone())
+            .unwrap_or_else(none),
+        entry
+            .error()
+            .unwrap_or_else(|| overview.map_or("", Overview::title).to_owned()),
     ]
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use clap_complete::engine::ArgValueCompleter;
-use conversations::{ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError};
+use conversations::{
+    ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError,
+};
 use protocol::ConversationId;
 
 use crate::cli::{candidates, duration_argument, print};
@@ -21,7 +23,11 @@ Examples:
   glovebox conversations rm --older-than 30d --yes")]
 pub(in crate::cli) struct RemoveArguments {
     /// Ids of the conversations, or unique starts or ends of ids.
-    #[arg(value_name = "ID", required_unless_present = "older_than", conflicts_with = "older_than")]
+    #[arg(
+        value_name = "ID",
+        required_unless_present = "older_than",
+        conflicts_with = "older_than"
+    )]
     #[arg(add = ArgValueCompleter::new(candidates::conversations))]
     ids: Vec<ConversationId>,
 
@@ -52,19 +58,33 @@ pub(super) async fn run(
     if !arguments.yes && !is_confirmed(chosen.len(), arguments.older_than.is_some())? {
         return Ok(Exit::Failed);
     }
-    let mode = if arguments.force { DeleteMode::Force } else { DeleteMode::KeepOnFailure };
+    let mode = if arguments.force {
+        DeleteMode::Force
+    } else {
+        DeleteMode::KeepOnFailure
+    };
     let find_provider = |runtime: &str| {
-        let runtime =
-            runtime.parse().map_err(|error: UnknownRuntime| HostError::Refused(error.to_string()))?;
-        let config = Config { runtime, ..config.clone() };
+        let runtime = runtime
+            .parse()
+            .map_err(|error: UnknownRuntime| HostError::Refused(error.to_string()))?;
+        let config = Config {
+            runtime,
+            ..config.clone()
+        };
         compose::provider(&config, state_dir).map_err(compose::host_error)
     };
     for id in chosen {
         let mut warn = |error| print::warning(&format!("{:#}", with_hint(error)));
-        match conversations.delete(&id, mode, &find_provider, &mut warn).await {
+        match conversations
+            .delete(&id, mode, &find_provider, &mut warn)
+            .await
+        {
             Ok(()) => print::line(id.as_str())?,
             Err(error) => {
-                print::error(&format!("cannot remove conversation {id}: {:#}", with_hint(error)));
+                print::error(&format!(
+                    "cannot remove conversation {id}: {:#}",
+                    with_hint(error)
+                ));
                 exit = Exit::Failed;
             }
         }
@@ -80,7 +100,8 @@ fn with_hint(error: ConversationsError) -> anyhow::Error {
     }
 }
 
-/// Finds the conversations to remove. Missing ones are reported, and the returned exit is wrong usage.
+/// Finds the conversations to remove. Missing ones are reported, and the returned exit is wrong
+/// usage.
 async fn choose(
     arguments: &RemoveArguments,
     conversations: &Conversations,
@@ -90,7 +111,12 @@ async fn choose(
         return Ok((conversations.find_older_than(age).await?, Exit::Finished));
     }
     let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
-    let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPart).collect();
+    let selectors: Vec<_> = arguments
+        .ids
+        .iter()
+        .cloned()
+        .map(ConversationSelector::IdPart)
+        .collect();
     for found in conversations.find_all(&selectors).await? {
         match found {
             Ok(id) if chosen.contains(&id) => {}
@@ -105,7 +131,8 @@ async fn choose(
     Ok((chosen, exit))
 }
 
-/// Asks at a terminal before several conversations are removed. Without a terminal, named ones are removed without a question.
+/// Asks at a terminal before several conversations are removed. Without a terminal, named ones are
+/// removed without a question.
 fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
     if count == 0 || (count == 1 && !is_by_age) {
         return Ok(true);
@@ -117,7 +144,14 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
         }
         return Ok(true);
     }
-    let conversations = if count == 1 { "conversation" } else { "conversations" };
+    let conversations = if count == 1 {
+        "conversation"
+    } else {
+        "conversations"
+    };
     let question = format!("Remove {count} {conversations} with sandboxes and workspaces? [y/N] ");
-    Ok(matches!(terminal_input::ask(&question)?.to_lowercase().as_str(), "y" | "yes"))
+    Ok(matches!(
+        terminal_input::ask(&question)?.to_lowercase().as_str(),
+        "y" | "yes"
+    ))
 }

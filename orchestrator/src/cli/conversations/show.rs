@@ -29,7 +29,9 @@ pub(super) async fn run(
     } else {
         print::text(&head.to_text())?;
         let mut transcript = Transcript::new().with_ids();
-        events.iter().try_for_each(|event| print::text(&transcript.format_event(event)))?;
+        events
+            .iter()
+            .try_for_each(|event| print::text(&transcript.format_event(event)))?;
     }
     Ok(Exit::Finished)
 }
@@ -44,7 +46,11 @@ struct Head<'a> {
 impl<'a> Head<'a> {
     fn new(entry: &'a ConversationEntry, events: &[Event]) -> Self {
         let state = State::fold(events);
-        Self { entry, started: state.started.clone().unwrap_or_default(), state }
+        Self {
+            entry,
+            started: state.started.clone().unwrap_or_default(),
+            state,
+        }
     }
 
     /// Returns the row of `conversations ls --json`, and the settings that the list lacks.
@@ -79,12 +85,22 @@ impl<'a> Head<'a> {
         let cost = Some(state.metrics.accumulated_cost).filter(|cost| *cost > 0.0);
         let cost = cost.map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
         let branch = |branch: &String| format!(", branch {branch}");
-        let image = started.image.as_ref().map(|image| format!(", image {image}")).unwrap_or_default();
-        let network = started.network.as_ref().map(|network| format!(", network {network}"));
+        let image = started
+            .image
+            .as_ref()
+            .map(|image| format!(", image {image}"))
+            .unwrap_or_default();
+        let network = started
+            .network
+            .as_ref()
+            .map(|network| format!(", network {network}"));
         let summary = self.entry.summary.as_ref();
         let lines = [
             ("conversation", Some(self.entry.id().to_owned())),
-            ("title", overview.map(|overview| overview.title().to_owned())),
+            (
+                "title",
+                overview.map(|overview| overview.title().to_owned()),
+            ),
             ("state", Some(self.entry.status().as_str().to_owned())),
             ("agent", Some(started.agent.clone())),
             ("model", Some(started.model.clone())),
@@ -92,7 +108,10 @@ impl<'a> Head<'a> {
                 "cost",
                 Some(format!(
                     "{cost}; {} tokens in, {} out; {} of {} steps",
-                    usage.prompt_tokens, usage.completion_tokens, state.iterations, state.max_iterations
+                    usage.prompt_tokens,
+                    usage.completion_tokens,
+                    state.iterations,
+                    state.max_iterations
                 )),
             ),
             ("folder", started.workspace.clone()),
@@ -103,13 +122,32 @@ impl<'a> Head<'a> {
                     Some(format!("{}{branch}", overview.repository.as_ref()?))
                 }),
             ),
-            ("runtime", Some(format!("{}{image}{}", self.runtime(), network.unwrap_or_default()))),
+            (
+                "runtime",
+                Some(format!(
+                    "{}{image}{}",
+                    self.runtime(),
+                    network.unwrap_or_default()
+                )),
+            ),
             (
                 "sandbox",
-                Some(state.lease.as_ref().map_or("none", |lease| lease.sandbox_id.as_str()).to_owned()),
+                Some(
+                    state
+                        .lease
+                        .as_ref()
+                        .map_or("none", |lease| lease.sandbox_id.as_str())
+                        .to_owned(),
+                ),
             ),
-            ("created", summary.map(|summary| summary.created_at.as_str().to_owned())),
-            ("updated", summary.map(|summary| summary.last_updated_at.as_str().to_owned())),
+            (
+                "created",
+                summary.map(|summary| summary.created_at.as_str().to_owned()),
+            ),
+            (
+                "updated",
+                summary.map(|summary| summary.last_updated_at.as_str().to_owned()),
+            ),
         ];
         let lines = lines.into_iter().filter_map(|(name, value)| {
             let value = print::visible_line(&value.filter(|value| !value.is_empty())?);
@@ -120,6 +158,9 @@ impl<'a> Head<'a> {
 
     /// Returns the runtime of the latest sandbox, which `resume --runtime` may have changed.
     fn runtime(&self) -> &str {
-        self.state.latest_lease.as_ref().map_or(&self.started.runtime, |lease| &lease.runtime)
+        self.state
+            .latest_lease
+            .as_ref()
+            .map_or(&self.started.runtime, |lease| &lease.runtime)
     }
 }

@@ -31,8 +31,12 @@ const VSCODE: &str = "vscode";
 const END: &str = "end";
 
 /// Features of Glovebox, and the facts that each requires.
-const FEATURES: [(&str, &[&str]); 4] =
-    [("jupyter", &["python", IPYTHON]), ("browser", &[CHROMIUM]), ("vscode", &[VSCODE]), ("git", &["git"])];
+const FEATURES: [(&str, &[&str]); 4] = [
+    ("jupyter", &["python", IPYTHON]),
+    ("browser", &[CHROMIUM]),
+    ("vscode", &[VSCODE]),
+    ("git", &["git"]),
+];
 
 /// Facts about an image.
 #[derive(Debug, Default, PartialEq)]
@@ -41,7 +45,10 @@ pub(super) struct ImageFacts(SandboxFacts);
 impl ImageFacts {
     /// Parses the output of the probe.
     pub(super) fn parse(text: &str) -> Self {
-        Self(sandbox_tools::facts(text, FACTS.iter().map(|(name, _)| *name).chain([VSCODE, END])))
+        Self(sandbox_tools::facts(
+            text,
+            FACTS.iter().map(|(name, _)| *name).chain([VSCODE, END]),
+        ))
     }
 
     /// Whether the probe ran to its end.
@@ -52,18 +59,31 @@ impl ImageFacts {
     /// Missing facts of each feature.
     fn missing(&self) -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
         FEATURES.iter().map(|(part, needs)| {
-            (*part, needs.iter().copied().filter(|need| !self.0.contains_key(need)).collect())
+            (
+                *part,
+                needs
+                    .iter()
+                    .copied()
+                    .filter(|need| !self.0.contains_key(need))
+                    .collect(),
+            )
         })
     }
 
-    /// `{"image": …, "facts": {name: text or null}, "parts": {name: {"usable": bool, "missing": [name]}}}`.
+    /// `{"image": …, "facts": {name: text or null}, "parts": {name: {"usable": bool, "missing":
+    /// [name]}}}`.
     pub(super) fn to_json(&self, image: &str) -> Value {
-        let facts: serde_json::Map<_, _> =
-            FACTS.iter().map(|(name, _)| ((*name).to_owned(), json!(self.0.get(name)))).collect();
+        let facts: serde_json::Map<_, _> = FACTS
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), json!(self.0.get(name))))
+            .collect();
         let parts: serde_json::Map<_, _> = self
             .missing()
             .map(|(part, missing)| {
-                (part.to_owned(), json!({"usable": missing.is_empty(), "missing": missing}))
+                (
+                    part.to_owned(),
+                    json!({"usable": missing.is_empty(), "missing": missing}),
+                )
             })
             .collect();
         json!({"image": image, "facts": facts, "parts": parts})
@@ -73,7 +93,10 @@ impl ImageFacts {
     pub(super) fn to_table(&self, image: &str) -> String {
         let mut table = format!("{image} can be a sandbox.\n\n");
         for (name, title) in FACTS {
-            table.push_str(&format!("{title:<22}{}\n", self.0.get(name).map_or("none", String::as_str)));
+            table.push_str(&format!(
+                "{title:<22}{}\n",
+                self.0.get(name).map_or("none", String::as_str)
+            ));
         }
         table.push('\n');
         for (part, missing) in self.missing() {
@@ -99,10 +122,16 @@ mod tests {
         );
         assert!(facts.is_complete());
         let parts = &facts.to_json("i")["parts"];
-        assert_eq!(parts["jupyter"], json!({"usable": false, "missing": ["ipython"]}));
+        assert_eq!(
+            parts["jupyter"],
+            json!({"usable": false, "missing": ["ipython"]})
+        );
         assert_eq!(parts["git"], json!({"usable": true, "missing": []}));
         let table = facts.to_table("i");
-        assert!(table.contains("jupyter               lacks ipython\n"), "{table}");
+        assert!(
+            table.contains("jupyter               lacks ipython\n"),
+            "{table}"
+        );
         assert!(table.contains("Chromium              none\n"), "{table}");
     }
 }

@@ -1,7 +1,9 @@
-//! Writes a program's output to the standard streams, with secrets redacted, at the pace of their readers.
+//! Writes a program's output to the standard streams, with secrets redacted, at the pace of their
+//! readers.
 //!
-//! A thread writes, because a pipe that is not read blocks it. The task that receives the output waits for the thread, which
-//! slows the program down, but only until an interrupt, which it must handle.
+//! A thread writes, because a pipe that is not read blocks it. The task that receives the output
+//! waits for the thread, which slows the program down, but only until an interrupt, which it must
+//! handle.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,14 +19,16 @@ use super::super::interrupts::InterruptObserver;
 use super::super::print;
 use super::super::write_status::WriteStatus;
 
-/// Maximum number of chunks that wait for the thread. Each has at most 64 KiB, and more would only hide a slow reader.
+/// Maximum number of chunks that wait for the thread. Each has at most 64 KiB, and more would only
+/// hide a slow reader.
 const MAX_QUEUED_CHUNKS: usize = 8;
 
 pub(super) struct ProgramOutput {
     stdout: Mutex<StreamRedactor>,
     stderr: Mutex<StreamRedactor>,
     lost_bytes: AtomicU64,
-    /// Bounded by `room`. After an interrupt, the program is killed, and its last output is not bounded.
+    /// Bounded by `room`. After an interrupt, the program is killed, and its last output is not
+    /// bounded.
     queue: mpsc::UnboundedSender<QueueItem>,
     room: Arc<Semaphore>,
     interrupts: InterruptObserver,
@@ -37,7 +41,8 @@ enum QueueItem {
 }
 
 impl ProgramOutput {
-    /// Starts the thread. It ends when this is dropped, or with the process if a write is still blocked.
+    /// Starts the thread. It ends when this is dropped, or with the process if a write is still
+    /// blocked.
     pub(super) fn new(secrets: &Redactor, interrupts: InterruptObserver) -> Self {
         let redactor = || Mutex::new(StreamRedactor::new(secrets.clone()));
         let (queue, items) = mpsc::unbounded_channel();
@@ -59,13 +64,15 @@ impl ProgramOutput {
     pub(super) fn on_chunk(&self, stream: OutputStream, chunk: OutputChunk<'_>) {
         match chunk {
             OutputChunk::Gap { from, to } => {
-                self.lost_bytes.fetch_add(to.saturating_sub(from), Ordering::Relaxed);
+                self.lost_bytes
+                    .fetch_add(to.saturating_sub(from), Ordering::Relaxed);
             }
             OutputChunk::Bytes { bytes, .. } => self.queue(stream, |redactor| redactor.push(bytes)),
         }
     }
 
-    /// Writes what the redactors hold back, and waits until everything is written. Must be called after the last chunk.
+    /// Writes what the redactors hold back, and waits until everything is written. Must be called
+    /// after the last chunk.
     pub(super) async fn finish(&self) {
         self.queue(OutputStream::Stdout, StreamRedactor::finish);
         self.queue(OutputStream::Stderr, StreamRedactor::finish);
@@ -87,7 +94,9 @@ impl ProgramOutput {
         };
         let bytes = read(&mut redactor.lock().unwrap_or_else(PoisonError::into_inner));
         if !bytes.is_empty() {
-            let _ = self.queue.send(QueueItem::Output(stream, bytes, self.wait_for_room()));
+            let _ = self
+                .queue
+                .send(QueueItem::Output(stream, bytes, self.wait_for_room()));
         }
     }
 

@@ -14,8 +14,9 @@ use crate::config::{Overrides, Runtime};
 /// A runtime.
 #[derive(Debug, Clone, clap::Args)]
 pub(super) struct RuntimeChoice {
-    /// Runtime of the sandbox: docker, local, ssh, remote, or auto (docker if an engine answers, else local). By default, new
-    /// sandboxes use the configured runtime, and existing ones are searched for in all runtimes.
+    /// Runtime of the sandbox: docker, local, ssh, remote, or auto (docker if an engine answers,
+    /// else local). By default, new sandboxes use the configured runtime, and existing ones are
+    /// searched for in all runtimes.
     #[arg(long, value_name = "RUNTIME", add = ArgValueCandidates::new(candidates::runtimes))]
     pub(super) runtime: Option<Runtime>,
 
@@ -27,7 +28,11 @@ pub(super) struct RuntimeChoice {
 impl RuntimeChoice {
     /// Adds the choice to the overrides of the configuration.
     pub(super) fn overrides(&self, overrides: &Overrides) -> Overrides {
-        Overrides { runtime: self.runtime, ssh_host: self.host.clone(), ..overrides.clone() }
+        Overrides {
+            runtime: self.runtime,
+            ssh_host: self.host.clone(),
+            ..overrides.clone()
+        }
     }
 }
 
@@ -59,7 +64,10 @@ impl SandboxChoice {
         &self,
         overrides: &Overrides,
     ) -> anyhow::Result<(Arc<SandboxRuntime>, SandboxSummary)> {
-        SandboxRuntimes::open(&self.runtime, overrides).await?.find(&self.name).await
+        SandboxRuntimes::open(&self.runtime, overrides)
+            .await?
+            .find(&self.name)
+            .await
     }
 
     /// Connects to the sandbox. Fails if it is not running.
@@ -67,6 +75,9 @@ impl SandboxChoice {
         &self,
         overrides: &Overrides,
     ) -> anyhow::Result<(Arc<SandboxRuntime>, Box<dyn Sandbox>)> {
-        SandboxRuntimes::open(&self.runtime, overrides).await?.connect(&self.name).await
+        SandboxRuntimes::open(&self.runtime, overrides)
+            .await?
+            .connect(&self.name)
+            .await
     }
 }

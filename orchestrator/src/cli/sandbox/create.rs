@@ -1,4 +1,5 @@
-//! `glovebox sandbox create`: creates a sandbox without a conversation, which stays until it is removed.
+//! `glovebox sandbox create`: creates a sandbox without a conversation, which stays until it is
+//! removed.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,8 +46,8 @@ pub(super) struct CreateArguments {
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
 
-    /// With the runtime local: run without isolation if this machine has none. Programs in the sandbox can then do what you
-    /// can.
+    /// With the runtime local: run without isolation if this machine has none. Programs in the
+    /// sandbox can then do what you can.
     #[arg(long)]
     unsafe_local: bool,
 
@@ -65,7 +66,8 @@ pub(super) struct SandboxOptions {
     #[arg(short = 'd', long, value_name = "DIR")]
     directory: Option<PathBuf>,
 
-    /// Set an environment variable of all programs in the sandbox; without VALUE, to its value in this shell.
+    /// Set an environment variable of all programs in the sandbox; without VALUE, to its value in
+    /// this shell.
     #[arg(short = 'e', long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
 
@@ -87,19 +89,40 @@ pub(super) struct SandboxOptions {
 }
 
 pub(super) async fn run(arguments: CreateArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
-    let CreateArguments { image, network, unsafe_local, unsafe_directory, .. } = arguments;
-    let overrides = Overrides { image, network, unsafe_local, unsafe_directory, ..overrides.clone() };
+    let CreateArguments {
+        image,
+        network,
+        unsafe_local,
+        unsafe_directory,
+        ..
+    } = arguments;
+    let overrides = Overrides {
+        image,
+        network,
+        unsafe_local,
+        unsafe_directory,
+        ..overrides.clone()
+    };
     let runtime = SandboxRuntime::open(&arguments.runtime, &overrides).await?;
     let name = arguments.name.map_or_else(SandboxName::generate, Ok)?;
-    let spec = spec(&runtime.config, &name, runtime.config.sandbox.image.clone(), arguments.options)?;
+    let spec = spec(
+        &runtime.config,
+        &name,
+        runtime.config.sandbox.image.clone(),
+        arguments.options,
+    )?;
     let _lock = reserve_name(&runtime, &name).await?;
     print_isolation(&runtime.config, &runtime.state_dir).await?;
     create(&runtime, &name, &spec).await
 }
 
-/// Reserves a name until the lock is dropped. An existing sandbox of this name is an error: the runtime would replace it, as
-/// it does after a crash. Of two processes that create the same name concurrently, one fails.
-pub(super) async fn reserve_name(runtime: &SandboxRuntime, name: &SandboxName) -> anyhow::Result<Lock> {
+/// Reserves a name until the lock is dropped. An existing sandbox of this name is an error: the
+/// runtime would replace it, as it does after a crash. Of two processes that create the same name
+/// concurrently, one fails.
+pub(super) async fn reserve_name(
+    runtime: &SandboxRuntime,
+    name: &SandboxName,
+) -> anyhow::Result<Lock> {
     let lock = runtime.state_dir.lock(name.conversation())?;
     match runtime.find(name).await? {
         None => Ok(lock),
@@ -108,7 +131,9 @@ pub(super) async fn reserve_name(runtime: &SandboxRuntime, name: &SandboxName) -
             Ok(lock)
         }
         Some(_) => {
-            let text = format!("there is a sandbox {name} already: `glovebox sandbox rm {name}` removes it");
+            let text = format!(
+                "there is a sandbox {name} already: `glovebox sandbox rm {name}` removes it"
+            );
             Err(UsageError(text).into())
         }
     }
@@ -123,7 +148,9 @@ pub(super) async fn create(
     let mut interrupts = Interrupts::listen()?;
     let provider = runtime.provider.as_ref();
     match create_unless_interrupted(provider, spec, Output::Transcript, &mut interrupts).await? {
-        Some(_) => print::line(&name.to_string()).map(|()| Exit::Finished).map_err(Into::into),
+        Some(_) => print::line(&name.to_string())
+            .map(|()| Exit::Finished)
+            .map_err(Into::into),
         None => Ok(Exit::Interrupted),
     }
 }
@@ -142,19 +169,28 @@ pub(super) fn spec(
             (options.cpus.is_some(), "--cpus"),
         ] {
             if is_given {
-                return Err(UsageError(format!("{option} has no effect on {}", config.runtime)).into());
+                return Err(
+                    UsageError(format!("{option} has no effect on {}", config.runtime)).into(),
+                );
             }
         }
     }
     let default = compose::spec(&config.sandbox, name.conversation().clone());
     let mut environment = workspace::environment(&config.workspace, None);
     environment.extend(variables(&options.env)?);
-    let expires_at = options.ttl.map(|ttl| Timestamp::now().checked_add(ttl)).transpose()?;
+    let expires_at = options
+        .ttl
+        .map(|ttl| Timestamp::now().checked_add(ttl))
+        .transpose()?;
     let spec = SandboxSpec {
         lifetime: expires_at.map_or(Lifetime::UntilRemoved, Lifetime::Until),
         image,
         workspace: WorkspaceFolder::for_spec(config, options.directory.as_deref())?,
-        volumes: if options.volume.is_empty() { default.volumes.clone() } else { options.volume },
+        volumes: if options.volume.is_empty() {
+            default.volumes.clone()
+        } else {
+            options.volume
+        },
         environment,
         resources: ResourceLimits {
             memory_bytes: options.memory.unwrap_or(default.resources.memory_bytes),
@@ -175,7 +211,9 @@ pub(super) fn variables(arguments: &[String]) -> anyhow::Result<BTreeMap<String,
             None => match std::env::var(text) {
                 Ok(value) => (text.as_str(), value),
                 Err(error) => {
-                    return Err(UsageError(format!("cannot read the variable {text}: {error}")).into());
+                    return Err(
+                        UsageError(format!("cannot read the variable {text}: {error}")).into(),
+                    );
                 }
             },
         };
@@ -189,7 +227,11 @@ pub(super) fn variables(arguments: &[String]) -> anyhow::Result<BTreeMap<String,
 
 fn time_to_live(text: &str) -> Result<Duration, String> {
     let ttl = duration_argument::parse_positive(text)?;
-    if ttl > MAX_TTL { Err("expected at most 365d".to_owned()) } else { Ok(ttl) }
+    if ttl > MAX_TTL {
+        Err("expected at most 365d".to_owned())
+    } else {
+        Ok(ttl)
+    }
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -197,7 +239,10 @@ fn bytes(text: &str) -> Result<u64, String> {
 }
 
 fn processors(text: &str) -> Result<f64, String> {
-    let number = text.parse::<f64>().ok().filter(|number| *number >= 0.01 && *number <= 4096.0);
+    let number = text
+        .parse::<f64>()
+        .ok()
+        .filter(|number| *number >= 0.01 && *number <= 4096.0);
     number.ok_or("expected a number of processors such as 2 or 0.5".into())
 }
 
@@ -208,21 +253,33 @@ mod tests {
     #[test]
     fn time_to_live_is_bounded() {
         assert_eq!(time_to_live("365d"), Ok(MAX_TTL));
-        assert!(["0s", "366d", "8", "-1h"].iter().all(|text| time_to_live(text).is_err()));
+        assert!(
+            ["0s", "366d", "8", "-1h"]
+                .iter()
+                .all(|text| time_to_live(text).is_err())
+        );
     }
 
     #[test]
     fn size_is_parsed_in_the_notation_of_docker() {
-        for (text, expected) in
-            [("1024", 1024), ("4k", 4096), ("512m", 512 << 20), ("2G", 2 << 30), ("1gb", 1 << 30)]
-        {
+        for (text, expected) in [
+            ("1024", 1024),
+            ("4k", 4096),
+            ("512m", 512 << 20),
+            ("2G", 2 << 30),
+            ("1gb", 1 << 30),
+        ] {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
         for text in ["", "g", "0", "-1", "1.5g", "2gm", "99999999999t"] {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert_eq!(processors("0.5"), Ok(0.5));
-        assert!(["0", "-1", "NaN", "inf", ""].iter().all(|text| processors(text).is_err()));
+        assert!(
+            ["0", "-1", "NaN", "inf", ""]
+                .iter()
+                .all(|text| processors(text).is_err())
+        );
     }
 
     #[test]

@@ -31,7 +31,8 @@ pub(super) struct ExecArguments {
     #[arg(short = 'w', long, value_name = "DIR")]
     workdir: Option<String>,
 
-    /// Run as this user: USER or USER:GROUP, each a name or a number. Requires a sandbox that runs as root.
+    /// Run as this user: USER or USER:GROUP, each a name or a number. Requires a sandbox that runs
+    /// as root.
     #[arg(short = 'u', long, value_name = "USER")]
     user: Option<String>,
 
@@ -52,10 +53,22 @@ pub(super) async fn run(arguments: ExecArguments, overrides: &Overrides) -> anyh
         user: arguments.user,
         ..ProcessRequest::new(arguments.command)
     };
-    let connecting = interrupts.unless_interrupted(arguments.sandbox.connect(overrides)).await;
-    let Some(connected) = connecting else { return Ok(Exit::Interrupted) };
+    let connecting = interrupts
+        .unless_interrupted(arguments.sandbox.connect(overrides))
+        .await;
+    let Some(connected) = connecting else {
+        return Ok(Exit::Interrupted);
+    };
     let (runtime, sandbox) = connected?;
     let (id, redactor) = (program::new_id()?, compose::redactor(&runtime.config)?);
     let reads_stdin = !arguments.no_stdin;
-    program::run(sandbox.processes()?, &id, &request, reads_stdin, &redactor, &mut interrupts).await
+    program::run(
+        sandbox.processes()?,
+        &id,
+        &request,
+        reads_stdin,
+        &redactor,
+        &mut interrupts,
+    )
+    .await
 }

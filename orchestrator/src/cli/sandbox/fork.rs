@@ -34,7 +34,10 @@ pub(super) async fn run(arguments: ForkArguments, overrides: &Overrides) -> anyh
     let purpose = SnapshotPurpose::Fork(new.conversation());
     let snapshots = runtime.provider.snapshots()?;
     let image = snapshots.create_snapshot(&summary.sandbox, purpose).await?;
-    let spec = SandboxSpec { image: Some(image.clone()), ..spec };
+    let spec = SandboxSpec {
+        image: Some(image.clone()),
+        ..spec
+    };
     let exit = create::create(&runtime, &new, &spec).await;
     if !matches!(exit, Ok(Exit::Finished))
         && let Err(error) = snapshots.remove_snapshot(&image).await

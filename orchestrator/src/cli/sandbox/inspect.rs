@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use engine::sandbox::{
-    Lifetime, Sandbox, SandboxDetails, SandboxError, SandboxState, SandboxSummary, Script, ScriptResult,
+    Lifetime, Sandbox, SandboxDetails, SandboxError, SandboxState, SandboxSummary, Script,
+    ScriptResult,
 };
 use indicatif::BinaryBytes;
 use protocol::sandbox_api::ListeningPort;
@@ -54,7 +55,10 @@ struct RunningDetails {
     ports: Vec<ListeningPort>,
 }
 
-pub(super) async fn run(arguments: InspectArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn run(
+    arguments: InspectArguments,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
     let (runtime, summary) = arguments.sandbox.find(overrides).await?;
     let details = match runtime.provider.monitoring() {
         Ok(monitoring) => monitoring.details(&summary.sandbox).await?,
@@ -65,7 +69,12 @@ pub(super) async fn run(arguments: InspectArguments, overrides: &Overrides) -> a
         SandboxState::Running => inspect_inside(&runtime, &summary).await,
         SandboxState::Paused | SandboxState::Ended => None,
     };
-    let inspection = Inspection { runtime: &runtime, summary: &summary, details, running };
+    let inspection = Inspection {
+        runtime: &runtime,
+        summary: &summary,
+        details,
+        running,
+    };
     if arguments.json {
         print::line(&inspection.to_json().to_string())?;
     } else {
@@ -75,15 +84,27 @@ pub(super) async fn run(arguments: InspectArguments, overrides: &Overrides) -> a
 }
 
 /// Asks the sandbox itself. Warns if it does not respond.
-async fn inspect_inside(runtime: &SandboxRuntime, summary: &SandboxSummary) -> Option<RunningDetails> {
+async fn inspect_inside(
+    runtime: &SandboxRuntime,
+    summary: &SandboxSummary,
+) -> Option<RunningDetails> {
     let ask = async {
         let sandbox = runtime.connect(summary).await?;
         let user = user(sandbox.as_ref()).await?;
         let ports = sandbox.streams()?.ports().await?;
-        anyhow::Ok(RunningDetails { working_dir: sandbox.lease().working_dir.clone(), user, ports })
+        anyhow::Ok(RunningDetails {
+            working_dir: sandbox.lease().working_dir.clone(),
+            user,
+            ports,
+        })
     };
     let asked = timeout(PROBE_TIMEOUT, ask).await;
-    match asked.unwrap_or_else(|_| Err(anyhow::anyhow!("no response within {} s", PROBE_TIMEOUT.as_secs()))) {
+    match asked.unwrap_or_else(|_| {
+        Err(anyhow::anyhow!(
+            "no response within {} s",
+            PROBE_TIMEOUT.as_secs()
+        ))
+    }) {
         Ok(details) => Some(details),
         Err(error) => {
             print::warning(&format!("user and ports are unknown: {error:#}"));
@@ -92,7 +113,8 @@ async fn inspect_inside(runtime: &SandboxRuntime, summary: &SandboxSummary) -> O
     }
 }
 
-/// Returns the name of the user of new processes, or the number of one without an account. `None` without a program `id`.
+/// Returns the name of the user of new processes, or the number of one without an account. `None`
+/// without a program `id`.
 async fn user(sandbox: &dyn Sandbox) -> Result<Option<String>, SandboxError> {
     let script = Script {
         text: "id -un 2>/dev/null || id -u",
@@ -134,25 +156,40 @@ impl Inspection<'_> {
 
     /// Returns a line for each property.
     fn to_text(&self) -> String {
-        let Self { runtime, summary, details, running } = self;
+        let Self {
+            runtime,
+            summary,
+            details,
+            running,
+        } = self;
         let unknown = || "-".to_owned();
-        let created =
-            summary.created_at.map_or_else(unknown, |at| format!("{at:.0} ({} ago)", age_of(Some(at))));
+        let created = summary
+            .created_at
+            .map_or_else(unknown, |at| format!("{at:.0} ({} ago)", age_of(Some(at))));
         let removed = match summary.lifetime {
             Lifetime::Conversation => "after the conversation".to_owned(),
             Lifetime::UntilRemoved => "by `glovebox sandbox rm`".to_owned(),
             Lifetime::Until(time) => format!("{time:.0} (in {})", remaining(summary.lifetime)),
         };
-        let owner = self.conversation().map_or_else(|| "you".to_owned(), |id| format!("conversation {id}"));
-        let workspace = match (&details.workspace, running.as_ref().map(|running| &running.working_dir)) {
-            (Some(folder), Some(inside)) if folder != inside => format!("{folder}, in the sandbox {inside}"),
+        let owner = self
+            .conversation()
+            .map_or_else(|| "you".to_owned(), |id| format!("conversation {id}"));
+        let workspace = match (
+            &details.workspace,
+            running.as_ref().map(|running| &running.working_dir),
+        ) {
+            (Some(folder), Some(inside)) if folder != inside => {
+                format!("{folder}, in the sandbox {inside}")
+            }
             (Some(folder), _) => folder.clone(),
             (None, Some(inside)) => format!("{inside}, only in the sandbox"),
             (None, None) => unknown(),
         };
         let networks = Some(details.networks.join(", ")).filter(|names| !names.is_empty());
         let limits: Vec<_> = [
-            details.memory_bytes.map(|bytes| format!("{} of memory", BinaryBytes(bytes))),
+            details
+                .memory_bytes
+                .map(|bytes| format!("{} of memory", BinaryBytes(bytes))),
             details.cpus.map(|cpus| format!("{cpus} processors")),
             details.pids.map(|pids| format!("{pids} processes")),
         ]
@@ -165,32 +202,58 @@ impl Inspection<'_> {
             ("name", display_name(summary)),
             ("runtime", runtime.provider.runtime().to_owned()),
             ("state", state(summary.condition).to_owned()),
-            ("image", summary.image.as_deref().map_or_else(unknown, |image| image_name(image).to_owned())),
+            (
+                "image",
+                summary
+                    .image
+                    .as_deref()
+                    .map_or_else(unknown, |image| image_name(image).to_owned()),
+            ),
             ("owner", owner),
             ("created", created),
             ("removal", removed),
             ("user", user.unwrap_or_else(unknown)),
             ("workspace", workspace),
             ("network", networks.unwrap_or_else(unknown)),
-            ("limits", Some(limits.join(", ")).filter(|text| !text.is_empty()).unwrap_or_else(unknown)),
+            (
+                "limits",
+                Some(limits.join(", "))
+                    .filter(|text| !text.is_empty())
+                    .unwrap_or_else(unknown),
+            ),
             ("ports", ports.unwrap_or_else(unknown)),
         ];
         // Names of images, users and programs may be hostile to a terminal.
-        let line = |(name, value): (&str, String)| format!("{name:<9}  {}\n", print::visible_line(&value));
+        let line =
+            |(name, value): (&str, String)| format!("{name:<9}  {}\n", print::visible_line(&value));
         lines.into_iter().map(line).collect()
     }
 
-    /// Returns the conversation that the sandbox belongs to. `None` if a user created it, or it is pre-warmed.
+    /// Returns the conversation that the sandbox belongs to. `None` if a user created it, or it is
+    /// pre-warmed.
     fn conversation(&self) -> Option<&protocol::ConversationId> {
-        self.summary.conversation.as_ref().filter(|_| self.summary.lifetime == Lifetime::Conversation)
+        self.summary
+            .conversation
+            .as_ref()
+            .filter(|_| self.summary.lifetime == Lifetime::Conversation)
     }
 }
 
 fn ports(ports: &[ListeningPort]) -> String {
     let port = |port: &ListeningPort| {
-        let programs: Vec<_> = port.processes.iter().map(|process| process.name.as_str()).collect();
+        let programs: Vec<_> = port
+            .processes
+            .iter()
+            .map(|process| process.name.as_str())
+            .collect();
         let programs = Some(programs.join(", ")).filter(|names| !names.is_empty());
-        format!("{}{}", port.port, programs.map(|names| format!(" ({names})")).unwrap_or_default())
+        format!(
+            "{}{}",
+            port.port,
+            programs
+                .map(|names| format!(" ({names})"))
+                .unwrap_or_default()
+        )
     };
     match ports {
         [] => "none".to_owned(),

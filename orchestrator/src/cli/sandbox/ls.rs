@@ -44,13 +44,23 @@ pub(super) async fn run(arguments: LsArguments, overrides: &Overrides) -> anyhow
     let (mut all, exit) = runtimes.list(|_| true).await?;
     all.sort_by_cached_key(|(_, summary)| (summary.created_at, display_name(summary)));
     if arguments.json {
-        let all: Vec<Value> = all.iter().map(|(runtime, summary)| as_json(summary, runtime)).collect();
+        let all: Vec<Value> = all
+            .iter()
+            .map(|(runtime, summary)| as_json(summary, runtime))
+            .collect();
         print::line(&serde_json::to_string(&all)?)?;
     } else if arguments.quiet {
-        all.iter().try_for_each(|(_, summary)| print::line(&display_name(summary)))?;
+        all.iter()
+            .try_for_each(|(_, summary)| print::line(&display_name(summary)))?;
     } else {
-        let rows: Vec<_> = all.iter().map(|(runtime, summary)| row(summary, runtime)).collect();
-        table::print(["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "LEFT", "MADE"], &rows)?;
+        let rows: Vec<_> = all
+            .iter()
+            .map(|(runtime, summary)| row(summary, runtime))
+            .collect();
+        table::print(
+            ["NAME", "RUNTIME", "STATE", "IMAGE", "AGE", "LEFT", "MADE"],
+            &rows,
+        )?;
     }
     Ok(exit)
 }
@@ -78,7 +88,8 @@ async fn list_snapshots(runtime: &SandboxRuntime, arguments: &LsArguments) -> an
         let all: Vec<Value> = all.iter().map(snapshot_as_json).collect();
         print::line(&serde_json::to_string(&all)?)?;
     } else if arguments.quiet {
-        all.iter().try_for_each(|snapshot| print::line(image_name(&snapshot.image)))?;
+        all.iter()
+            .try_for_each(|snapshot| print::line(image_name(&snapshot.image)))?;
     } else {
         let rows: Vec<_> = all.iter().map(snapshot_row).collect();
         table::print(["IMAGE", "SIZE", "AGE", "MADE"], &rows)?;
@@ -95,12 +106,28 @@ fn snapshot_as_json(snapshot: &Snapshot) -> Value {
     })
 }
 
-fn snapshot_row(Snapshot { image, fork, size_bytes, created_at }: &Snapshot) -> [String; 4] {
-    let made = fork.as_ref().map_or_else(|| "to be kept".to_owned(), |fork| format!("for the fork {fork}"));
-    [image_name(image).to_owned(), BinaryBytes(*size_bytes).to_string(), age_of(*created_at), made]
+fn snapshot_row(
+    Snapshot {
+        image,
+        fork,
+        size_bytes,
+        created_at,
+    }: &Snapshot,
+) -> [String; 4] {
+    let made = fork.as_ref().map_or_else(
+        || "to be kept".to_owned(),
+        |fork| format!("for the fork {fork}"),
+    );
+    [
+        image_name(image).to_owned(),
+        BinaryBytes(*size_bytes).to_string(),
+        age_of(*created_at),
+        made,
+    ]
 }
 
-/// Name of an image. For an image without a name, the prefix of its id, which engines show and accept.
+/// Name of an image. For an image without a name, the prefix of its id, which engines show and
+/// accept.
 pub(super) fn image_name(image: &str) -> &str {
     match image.strip_prefix("sha256:") {
         Some(digits) => digits.get(..SHORT_ID_LENGTH).unwrap_or(digits),
@@ -111,11 +138,16 @@ pub(super) fn image_name(image: &str) -> &str {
 /// Formats the time until a sandbox is removed.
 pub(super) fn remaining(lifetime: Lifetime) -> String {
     let seconds = |at: Timestamp| at.as_second() - Timestamp::now().as_second();
-    lifetime.expires_at().map_or_else(|| "-".into(), |at| table::age(seconds(at)))
+    lifetime
+        .expires_at()
+        .map_or_else(|| "-".into(), |at| table::age(seconds(at)))
 }
 
 pub(super) fn age_of(created_at: Option<Timestamp>) -> String {
-    created_at.map_or_else(|| "-".into(), |at| table::age(Timestamp::now().as_second() - at.as_second()))
+    created_at.map_or_else(
+        || "-".into(),
+        |at| table::age(Timestamp::now().as_second() - at.as_second()),
+    )
 }
 
 fn row(summary: &SandboxSummary, runtime: &SandboxRuntime) -> [String; 7] {

@@ -1,4 +1,5 @@
-//! `glovebox sandbox`: creates sandboxes without conversations, and works in all sandboxes. One file per command.
+//! `glovebox sandbox`: creates sandboxes without conversations, and works in all sandboxes. One
+//! file per command.
 
 mod arguments;
 mod cp;
@@ -78,13 +79,23 @@ pub(super) async fn names(
     list_timeout: Duration,
 ) -> anyhow::Result<Vec<String>> {
     let provider = compose::provider(&config, &state_dir)?;
-    let runtime = SandboxRuntime { config, state_dir, provider };
+    let runtime = SandboxRuntime {
+        config,
+        state_dir,
+        provider,
+    };
     let runtimes = SandboxRuntimes::new(runtime, is_runtime_chosen);
     let (lists, _) = runtimes.list_within(list_timeout).await;
-    Ok(lists.iter().flat_map(|(_, sandboxes)| sandboxes.iter().map(display_name)).collect())
+    Ok(lists
+        .iter()
+        .flat_map(|(_, sandboxes)| sandboxes.iter().map(display_name))
+        .collect())
 }
 
-pub(super) async fn run(arguments: SandboxArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn run(
+    arguments: SandboxArguments,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
     match arguments.command {
         SandboxCommand::Create(arguments) => create::run(arguments, overrides).await,
         SandboxCommand::Ls(arguments) => ls::run(arguments, overrides).await,

@@ -1,5 +1,5 @@
-//! The name of a sandbox for users: its id without the common prefix. The name of a conversation's sandbox is the id of the
-//! conversation.
+//! The name of a sandbox for users: its id without the common prefix. The name of a conversation's
+//! sandbox is the id of the conversation.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,10 +19,16 @@ impl SandboxName {
     /// Generates a name: the random end of a new id.
     pub(super) fn generate() -> anyhow::Result<Self> {
         let id = uuid::Uuid::now_v7().simple().to_string();
-        Ok(Self(id.chars().skip(id.len() - 8).collect::<String>().try_into()?))
+        Ok(Self(
+            id.chars()
+                .skip(id.len() - 8)
+                .collect::<String>()
+                .try_into()?,
+        ))
     }
 
-    /// Returns the conversation of the sandbox. For a sandbox without a conversation, an id that no conversation has.
+    /// Returns the conversation of the sandbox. For a sandbox without a conversation, an id that no
+    /// conversation has.
     pub(super) fn conversation(&self) -> &ConversationId {
         &self.0
     }
@@ -61,8 +67,14 @@ mod tests {
     fn name_is_parsed_with_and_without_its_prefix() {
         let name: SandboxName = "box".parse().unwrap();
         assert_eq!(name, "glovebox-box".parse().unwrap());
-        assert_eq!((name.to_string().as_str(), name.sandbox().unwrap().as_str()), ("box", "glovebox-box"));
+        assert_eq!(
+            (name.to_string().as_str(), name.sandbox().unwrap().as_str()),
+            ("box", "glovebox-box")
+        );
         assert!("../box".parse::<SandboxName>().is_err());
-        assert_ne!(SandboxName::generate().unwrap(), SandboxName::generate().unwrap());
+        assert_ne!(
+            SandboxName::generate().unwrap(),
+            SandboxName::generate().unwrap()
+        );
     }
 }

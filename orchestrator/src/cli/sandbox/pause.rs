@@ -7,16 +7,26 @@ use crate::cli::print;
 use crate::config::Overrides;
 use crate::exit::Exit;
 
-pub(super) async fn pause(arguments: SandboxesChoice, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn pause(
+    arguments: SandboxesChoice,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
     change(arguments, overrides, true).await
 }
 
-pub(super) async fn resume(arguments: SandboxesChoice, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn resume(
+    arguments: SandboxesChoice,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
     change(arguments, overrides, false).await
 }
 
 /// Pauses or resumes all sandboxes, also if one of them fails.
-async fn change(arguments: SandboxesChoice, overrides: &Overrides, pauses: bool) -> anyhow::Result<Exit> {
+async fn change(
+    arguments: SandboxesChoice,
+    overrides: &Overrides,
+    pauses: bool,
+) -> anyhow::Result<Exit> {
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let (sandboxes, mut exit) = runtimes.find_all(&arguments.names).await?;
     for (runtime, summary) in sandboxes {

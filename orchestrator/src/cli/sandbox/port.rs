@@ -1,4 +1,5 @@
-//! `glovebox sandbox port`: forwards ports of this machine to ports inside, through the connection to the action server.
+//! `glovebox sandbox port`: forwards ports of this machine to ports inside, through the connection
+//! to the action server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -18,8 +19,8 @@ use crate::cli::{print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
 
-/// Maximum number of concurrent connections, below the action server's limit of tunnels. A web page opens a dozen. More wait
-/// in the backlog of the socket.
+/// Maximum number of concurrent connections, below the action server's limit of tunnels. A web page
+/// opens a dozen. More wait in the backlog of the socket.
 const MAX_CONNECTIONS: usize = 200;
 
 #[derive(Debug, clap::Args)]
@@ -36,8 +37,8 @@ pub(super) struct PortArguments {
     #[command(flatten)]
     sandbox: SandboxChoice,
 
-    /// Port of this machine (0 for any free one) and port in the sandbox. One number is both. BIND is the address to listen
-    /// on, by default 127.0.0.1.
+    /// Port of this machine (0 for any free one) and port in the sandbox. One number is both. BIND
+    /// is the address to listen on, by default 127.0.0.1.
     #[arg(value_name = "[[BIND:]HOST:]SANDBOX")]
     ports: Vec<Forward>,
 
@@ -63,8 +64,7 @@ impl FromStr for Forward {
 
     /// Parses the syntax of `docker run -p` and `ssh -L`, with IPv6 addresses in brackets.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str =
-            "expected a port, or HOST:SANDBOX as 9090:8080, or BIND:HOST:SANDBOX as 0.0.0.0:80:8080";
+        const EXPECTED: &str = "expected a port, or HOST:SANDBOX as 9090:8080, or BIND:HOST:SANDBOX as 0.0.0.0:80:8080";
         let port = |text: &str| text.parse::<u16>().map_err(|_| EXPECTED);
         let (rest, sandbox) = text.rsplit_once(':').unwrap_or((text, text));
         let sandbox = port(sandbox)?;
@@ -73,7 +73,11 @@ impl FromStr for Forward {
             Some(("localhost", host)) => SocketAddr::from((Ipv4Addr::LOCALHOST, port(host)?)),
             Some(_) => rest.parse().map_err(|_| EXPECTED)?,
         };
-        if sandbox == 0 { Err(EXPECTED) } else { Ok(Self { host, sandbox }) }
+        if sandbox == 0 {
+            Err(EXPECTED)
+        } else {
+            Ok(Self { host, sandbox })
+        }
     }
 }
 
@@ -86,7 +90,10 @@ pub(super) async fn run(arguments: PortArguments, overrides: &Overrides) -> anyh
             _ => forward(&sandbox, &arguments).await,
         }
     };
-    interrupts.unless_interrupted(work).await.unwrap_or(Ok(Exit::Interrupted))
+    interrupts
+        .unless_interrupted(work)
+        .await
+        .unwrap_or(Ok(Exit::Interrupted))
 }
 
 async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
@@ -98,22 +105,34 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
     let rows: Vec<_> = ports
         .into_iter()
         .map(|port| {
-            let programs: Vec<_> =
-                port.processes.iter().map(|process| format!("{} ({})", process.name, process.pid)).collect();
-            [port.port.to_string(), port.addresses.join(", "), programs.join(", ")]
+            let programs: Vec<_> = port
+                .processes
+                .iter()
+                .map(|process| format!("{} ({})", process.name, process.pid))
+                .collect();
+            [
+                port.port.to_string(),
+                port.addresses.join(", "),
+                programs.join(", "),
+            ]
         })
         .collect();
     table::print(["PORT", "ADDRESSES", "PROGRAMS"], &rows)?;
     Ok(Exit::Finished)
 }
 
-/// Returns a name of this machine for the sandbox alone. Browsers would send the cookies of other programs of this machine to
-/// `127.0.0.1`, among them sessions of `glovebox serve`.
+/// Returns a name of this machine for the sandbox alone. Browsers would send the cookies of other
+/// programs of this machine to `127.0.0.1`, among them sessions of `glovebox serve`.
 fn browser_host(sandbox: &str) -> String {
-    let label = sandbox.to_ascii_lowercase().replace(|char: char| !char.is_ascii_alphanumeric(), "-");
+    let label = sandbox
+        .to_ascii_lowercase()
+        .replace(|char: char| !char.is_ascii_alphanumeric(), "-");
     let label = label.chars().take(63).collect::<String>();
     let label = label.trim_matches('-');
-    format!("{}.localhost", if label.is_empty() { "sandbox" } else { label })
+    format!(
+        "{}.localhost",
+        if label.is_empty() { "sandbox" } else { label }
+    )
 }
 
 /// Forwards until the sandbox is lost, which is an error.
@@ -128,7 +147,11 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
     }
     if let Some(seconds) = arguments.wait {
         for (inside, _) in &listeners {
-            if !sandbox.streams()?.wait_for_port(*inside, Duration::from_secs(seconds.into())).await? {
+            if !sandbox
+                .streams()?
+                .wait_for_port(*inside, Duration::from_secs(seconds.into()))
+                .await?
+            {
                 anyhow::bail!("port {inside} in the sandbox has no listener after {seconds} s");
             }
         }
@@ -139,9 +162,18 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
         let address = listener.local_addr()?;
         print::line(&address.to_string())?;
         if address.ip().is_loopback() {
-            print::note(&format!("in a browser: http://{}:{}\n", browser_host(&name), address.port()));
+            print::note(&format!(
+                "in a browser: http://{}:{}\n",
+                browser_host(&name),
+                address.port()
+            ));
         }
-        serving.spawn(serve(Arc::clone(sandbox), inside, listener, Arc::clone(&permits)));
+        serving.spawn(serve(
+            Arc::clone(sandbox),
+            inside,
+            listener,
+            Arc::clone(&permits),
+        ));
     }
     match serving.join_next().await {
         Some(result) => result.context("cannot serve a port")?,
@@ -178,7 +210,8 @@ async fn serve(
     }
 }
 
-/// Forwards one connection. Fails only if the sandbox is lost; other errors end only this connection.
+/// Forwards one connection. Fails only if the sandbox is lost; other errors end only this
+/// connection.
 async fn forward_connection(
     sandbox: &dyn Sandbox,
     inside: u16,
@@ -188,7 +221,9 @@ async fn forward_connection(
         Ok(tunnel) => tunnel,
         Err(lost @ SandboxError::Lost { .. }) => return Err(lost.into()),
         Err(error) => {
-            print::warning(&format!("cannot connect to port {inside} in the sandbox: {error}"));
+            print::warning(&format!(
+                "cannot connect to port {inside} in the sandbox: {error}"
+            ));
             return Ok(());
         }
     };
@@ -204,9 +239,11 @@ mod tests {
 
     #[test]
     fn sandbox_has_a_host_of_its_own_in_browsers() {
-        for (name, host) in
-            [("box", "box.localhost"), ("My_box.2", "my-box-2.localhost"), ("-é-", "sandbox.localhost")]
-        {
+        for (name, host) in [
+            ("box", "box.localhost"),
+            ("My_box.2", "my-box-2.localhost"),
+            ("-é-", "sandbox.localhost"),
+        ] {
             assert_eq!(browser_host(name), host);
         }
     }
@@ -221,10 +258,28 @@ mod tests {
             ("0.0.0.0:9090:80", "0.0.0.0:9090", 80),
             ("[::1]:9090:80", "[::1]:9090", 80),
         ] {
-            assert_eq!(text.parse(), Ok(Forward { host: host.parse().unwrap(), sandbox }), "{text}");
+            assert_eq!(
+                text.parse(),
+                Ok(Forward {
+                    host: host.parse().unwrap(),
+                    sandbox
+                }),
+                "{text}"
+            );
         }
-        for wrong in ["", "0", "x", "80:", ":80", "80:0", "80:90:1", "::1:80:90", "name:80:90", "70000", "-1"]
-        {
+        for wrong in [
+            "",
+            "0",
+            "x",
+            "80:",
+            ":80",
+            "80:0",
+            "80:90:1",
+            "::1:80:90",
+            "name:80:90",
+            "70000",
+            "-1",
+        ] {
             assert!(wrong.parse::<Forward>().is_err(), "{wrong}");
         }
     }

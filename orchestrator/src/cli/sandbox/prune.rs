@@ -1,7 +1,8 @@
 //! `glovebox sandbox prune`: removes orphaned sandboxes and snapshots.
 //!
-//! A sandbox is in use if a process holds the lock of its conversation. The locks of unused sandboxes are held until they are
-//! removed, so that no process resumes a conversation whose sandbox is being removed.
+//! A sandbox is in use if a process holds the lock of its conversation. The locks of unused
+//! sandboxes are held until they are removed, so that no process resumes a conversation whose
+//! sandbox is being removed.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -51,17 +52,30 @@ async fn prune(runtime: &SandboxRuntime, dry_run: bool) -> anyhow::Result<bool> 
     is_done
 }
 
-async fn prune_in(stores: &Stores, runtime: &SandboxRuntime, dry_run: bool) -> anyhow::Result<bool> {
+async fn prune_in(
+    stores: &Stores,
+    runtime: &SandboxRuntime,
+    dry_run: bool,
+) -> anyhow::Result<bool> {
     let locks = stores.locks();
     let locks = locks.as_ref();
     let held: Mutex<Vec<ConversationLock>> = Mutex::default();
     let unused: Mutex<Vec<SandboxSummary>> = Mutex::default();
     let (held, found) = (&held, &unused);
     let is_used = |summary: SandboxSummary| async move {
-        let Some(conversation) = &summary.conversation else { return compose::is_warm_in_use(&summary) };
-        let Ok(Some(lock)) = locks.lock(conversation).await else { return true };
-        held.lock().unwrap_or_else(PoisonError::into_inner).push(lock);
-        found.lock().unwrap_or_else(PoisonError::into_inner).push(summary);
+        let Some(conversation) = &summary.conversation else {
+            return compose::is_warm_in_use(&summary);
+        };
+        let Ok(Some(lock)) = locks.lock(conversation).await else {
+            return true;
+        };
+        held.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(lock);
+        found
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(summary);
         dry_run
     };
     let removed = sweep(runtime.provider.as_ref(), is_used).await?;
@@ -84,7 +98,10 @@ async fn prune_in(stores: &Stores, runtime: &SandboxRuntime, dry_run: bool) -> a
     }
     if !dry_run {
         let is_used = |conversation: ConversationId| async move {
-            locks.locked(&[conversation]).await.map_or(true, |locked| !locked.is_empty())
+            locks
+                .locked(&[conversation])
+                .await
+                .map_or(true, |locked| !locked.is_empty())
         };
         for image in sweep_snapshots(runtime.provider.as_ref(), is_used).await? {
             print::line(&image)?;

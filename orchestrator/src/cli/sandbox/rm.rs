@@ -23,7 +23,8 @@ pub(super) struct RmArguments {
     #[arg(add = ArgValueCompleter::new(candidates::sandboxes))]
     names: Vec<SandboxName>,
 
-    /// Remove all sandboxes that `sandbox create` and `sandbox fork` created, in all runtimes that `ls` shows.
+    /// Remove all sandboxes that `sandbox create` and `sandbox fork` created, in all runtimes that
+    /// `ls` shows.
     #[arg(long)]
     all: bool,
 
@@ -38,14 +39,21 @@ pub(super) struct RmArguments {
 pub(super) async fn run(arguments: RmArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let (sandboxes, mut exit) = match arguments.all {
-        true => runtimes.list(|summary| summary.lifetime.is_chosen_by_user()).await?,
+        true => {
+            runtimes
+                .list(|summary| summary.lifetime.is_chosen_by_user())
+                .await?
+        }
         false => runtimes.find_all(&arguments.names).await?,
     };
     for (runtime, summary) in sandboxes {
         match remove(&runtime, &summary).await {
             Ok(()) => print::line(&display_name(&summary))?,
             Err(error) => {
-                print::error(&format!("cannot remove the sandbox {}: {error:#}", display_name(&summary)));
+                print::error(&format!(
+                    "cannot remove the sandbox {}: {error:#}",
+                    display_name(&summary)
+                ));
                 exit = Exit::Failed;
             }
         }
@@ -66,11 +74,13 @@ async fn remove_snapshot(runtime: &SandboxRuntime, image: &str) -> anyhow::Resul
     let snapshots = runtime.provider.snapshots()?;
     let latest = format!("{image}:latest");
     let is_match = |snapshot: &Snapshot| {
-        [snapshot.image.as_str(), image_name(&snapshot.image)].contains(&image) || snapshot.image == latest
+        [snapshot.image.as_str(), image_name(&snapshot.image)].contains(&image)
+            || snapshot.image == latest
     };
     let Some(found) = snapshots.list_snapshots().await?.into_iter().find(is_match) else {
-        let text =
-            format!("there is no snapshot {image}: `glovebox sandbox ls --snapshots` lists all snapshots");
+        let text = format!(
+            "there is no snapshot {image}: `glovebox sandbox ls --snapshots` lists all snapshots"
+        );
         return Err(UsageError(text).into());
     };
     Ok(snapshots.remove_snapshot(&found.image).await?)

@@ -36,13 +36,16 @@ type RuntimeFailure = (&'static str, anyhow::Error);
 type RuntimeSandboxes<'a> = (&'a Arc<SandboxRuntime>, Vec<SandboxSummary>);
 
 impl SandboxRuntimes {
-    pub(super) async fn open(choice: &RuntimeChoice, overrides: &Overrides) -> anyhow::Result<Self> {
+    pub(super) async fn open(
+        choice: &RuntimeChoice,
+        overrides: &Overrides,
+    ) -> anyhow::Result<Self> {
         let configured = SandboxRuntime::open_existing(choice, overrides).await?;
         Ok(Self::new(configured, choice.runtime.is_some()))
     }
 
-    /// Returns the configured runtime. If the user has not chosen it, also local, docker if its engine was used or is configured, and
-    /// the runtimes whose host is configured.
+    /// Returns the configured runtime. If the user has not chosen it, also local, docker if its
+    /// engine was used or is configured, and the runtimes whose host is configured.
     pub(super) fn new(configured: SandboxRuntime, is_chosen: bool) -> Self {
         let (mut others, mut failures) = (Vec::new(), Vec::new());
         let sandbox = &configured.config.sandbox;
@@ -52,7 +55,8 @@ impl SandboxRuntimes {
             Some(_) => "",
         };
         let is_remote = sandbox.remote.server_url.is_some() || sandbox.remote.api_url.is_some();
-        let has_engine = configured.config.host.docker_host.is_some() || configured.state_dir.had_engine();
+        let has_engine =
+            configured.config.host.docker_host.is_some() || configured.state_dir.had_engine();
         for (runtime, may_have_sandboxes) in [
             (Runtime::Docker, has_engine),
             (Runtime::Local, true),
@@ -62,18 +66,30 @@ impl SandboxRuntimes {
             if is_chosen || !may_have_sandboxes || runtime == configured.config.runtime {
                 continue;
             }
-            let mut config = Config { runtime, ..configured.config.clone() };
+            let mut config = Config {
+                runtime,
+                ..configured.config.clone()
+            };
             // The user did not name this host, so there is no question about its key.
             config.sandbox.ssh.unknown_hosts = Some(UnknownHostPolicy::Refuse);
             match compose::provider(&config, &configured.state_dir) {
                 Ok(provider) => {
                     let state_dir = configured.state_dir.clone();
-                    others.push(Arc::new(SandboxRuntime { config, state_dir, provider }));
+                    others.push(Arc::new(SandboxRuntime {
+                        config,
+                        state_dir,
+                        provider,
+                    }));
                 }
                 Err(error) => failures.push((runtime.name(), error)),
             }
         }
-        Self { configured: Arc::new(configured), others, failures, unsearched }
+        Self {
+            configured: Arc::new(configured),
+            others,
+            failures,
+            unsearched,
+        }
     }
 
     /// Returns the configured runtime.
@@ -85,12 +101,15 @@ impl SandboxRuntimes {
         std::iter::once(&self.configured).chain(&self.others)
     }
 
-    /// Lists the sandboxes of each runtime. Returns with them the runtimes that failed or timed out, the configured one first.
+    /// Lists the sandboxes of each runtime. Returns with them the runtimes that failed or timed
+    /// out, the configured one first.
     pub(super) async fn list_within(
         &self,
         list_timeout: Duration,
     ) -> (Vec<RuntimeSandboxes<'_>>, Vec<RuntimeFailure>) {
-        let lists = self.all().map(|runtime| async move { (runtime, list(runtime, list_timeout).await) });
+        let lists = self
+            .all()
+            .map(|runtime| async move { (runtime, list(runtime, list_timeout).await) });
         let (mut lists_by_runtime, mut failures) = (Vec::new(), Vec::new());
         for (runtime, listed) in join_all(lists).await {
             match listed {
@@ -101,9 +120,11 @@ impl SandboxRuntimes {
         (lists_by_runtime, failures)
     }
 
-    /// Lists the sandboxes of each runtime that responds. Warns about the others, for which the exit is [`Exit::Failed`]. Fails if
-    /// none responds.
-    pub(super) async fn list_by_runtime(&self) -> anyhow::Result<(Vec<RuntimeSandboxes<'_>>, Exit)> {
+    /// Lists the sandboxes of each runtime that responds. Warns about the others, for which the
+    /// exit is [`Exit::Failed`]. Fails if none responds.
+    pub(super) async fn list_by_runtime(
+        &self,
+    ) -> anyhow::Result<(Vec<RuntimeSandboxes<'_>>, Exit)> {
         let (lists, mut failures) = self.list_within(LIST_TIMEOUT).await;
         if lists.is_empty() {
             return Err(failures.swap_remove(0).1);
@@ -116,7 +137,8 @@ impl SandboxRuntimes {
         Ok((lists, exit))
     }
 
-    /// Lists the sandboxes that match, of all runtimes that respond, with the exit of [`Self::list_by_runtime`].
+    /// Lists the sandboxes that match, of all runtimes that respond, with the exit of
+    /// [`Self::list_by_runtime`].
     pub(super) async fn list(
         &self,
         is_match: impl Fn(&SandboxSummary) -> bool,
@@ -131,8 +153,8 @@ impl SandboxRuntimes {
         Ok((found, exit))
     }
 
-    /// Finds a sandbox by name, in the configured runtime first. A [`UsageError`] if there is none, another error if a runtime that
-    /// may have it does not respond.
+    /// Finds a sandbox by name, in the configured runtime first. A [`UsageError`] if there is none,
+    /// another error if a runtime that may have it does not respond.
     pub(super) async fn find(
         &self,
         name: &SandboxName,
@@ -156,8 +178,9 @@ impl SandboxRuntimes {
         }
         let searched = searched.join(", ");
         if !failures.is_empty() {
-            let causes =
-                failures.iter().map(|(runtime, error)| format!("; {runtime} cannot be searched: {error:#}"));
+            let causes = failures
+                .iter()
+                .map(|(runtime, error)| format!("; {runtime} cannot be searched: {error:#}"));
             anyhow::bail!(
                 "the sandbox {name} was not found: it is not at {searched}{}",
                 causes.collect::<String>()
@@ -170,15 +193,22 @@ impl SandboxRuntimes {
         Err(UsageError(text).into())
     }
 
-    /// Finds sandboxes by name, each once. Missing ones are reported, and the exit is that of their error.
+    /// Finds sandboxes by name, each once. Missing ones are reported, and the exit is that of their
+    /// error.
     pub(super) async fn find_all(
         &self,
         names: &[SandboxName],
     ) -> anyhow::Result<(Vec<(Arc<SandboxRuntime>, SandboxSummary)>, Exit)> {
-        let (mut found, mut exit) = (Vec::<(Arc<SandboxRuntime>, SandboxSummary)>::new(), Exit::Finished);
+        let (mut found, mut exit) = (
+            Vec::<(Arc<SandboxRuntime>, SandboxSummary)>::new(),
+            Exit::Finished,
+        );
         for name in names {
             match self.find(name).await {
-                Ok((_, summary)) if found.iter().any(|(_, known)| known.sandbox == summary.sandbox) => {}
+                Ok((_, summary))
+                    if found
+                        .iter()
+                        .any(|(_, known)| known.sandbox == summary.sandbox) => {}
                 Ok(sandbox) => found.push(sandbox),
                 Err(error) => {
                     print::error(&format!("{error:#}"));
@@ -200,7 +230,10 @@ impl SandboxRuntimes {
     }
 }
 
-async fn list(runtime: &SandboxRuntime, list_timeout: Duration) -> anyhow::Result<Vec<SandboxSummary>> {
+async fn list(
+    runtime: &SandboxRuntime,
+    list_timeout: Duration,
+) -> anyhow::Result<Vec<SandboxSummary>> {
     match timeout(list_timeout, runtime.provider.list()).await {
         Ok(listed) => Ok(listed?),
         Err(_) => anyhow::bail!(
@@ -214,7 +247,10 @@ async fn list(runtime: &SandboxRuntime, list_timeout: Duration) -> anyhow::Resul
 /// Describes the server that a runtime's provider connects to.
 fn server_of(config: &Config) -> String {
     match config.runtime {
-        Runtime::Ssh => format!("the host {}", config.sandbox.ssh.target.as_deref().unwrap_or_default()),
+        Runtime::Ssh => format!(
+            "the host {}",
+            config.sandbox.ssh.target.as_deref().unwrap_or_default()
+        ),
         Runtime::Remote => match &config.sandbox.remote.api_url {
             Some(url) => format!("the sandbox service at {url}"),
             None => "the action server".to_owned(),
@@ -227,17 +263,23 @@ fn server_of(config: &Config) -> String {
     }
 }
 
-/// Removes the sandboxes whose time is over, and returns the others. Warns about one that cannot be removed, and leaves it to the
-/// next command.
-async fn remove_expired(runtime: &SandboxRuntime, sandboxes: Vec<SandboxSummary>) -> Vec<SandboxSummary> {
-    let (expired, mut current): (Vec<_>, Vec<_>) =
-        sandboxes.into_iter().partition(|summary| summary.lifetime.is_expired());
+/// Removes the sandboxes whose time is over, and returns the others. Warns about one that cannot be
+/// removed, and leaves it to the next command.
+async fn remove_expired(
+    runtime: &SandboxRuntime,
+    sandboxes: Vec<SandboxSummary>,
+) -> Vec<SandboxSummary> {
+    let (expired, mut current): (Vec<_>, Vec<_>) = sandboxes
+        .into_iter()
+        .partition(|summary| summary.lifetime.is_expired());
     for summary in expired {
         let name = display_name(&summary);
         match runtime.provider.destroy(&summary.sandbox).await {
             Ok(()) => print::note(&format!("removed the sandbox {name}, whose time is over\n")),
             Err(error) => {
-                print::warning(&format!("cannot remove the sandbox {name}, whose time is over: {error}"));
+                print::warning(&format!(
+                    "cannot remove the sandbox {name}, whose time is over: {error}"
+                ));
                 current.push(summary);
             }
         }
@@ -245,7 +287,8 @@ async fn remove_expired(runtime: &SandboxRuntime, sandboxes: Vec<SandboxSummary>
     current
 }
 
-/// Finds a sandbox by name. A part is enough for the sandbox of a conversation, whose name is the conversation's id.
+/// Finds a sandbox by name. A part is enough for the sandbox of a conversation, whose name is the
+/// conversation's id.
 fn find_by_name(
     sandboxes: &[SandboxSummary],
     name: &SandboxName,
@@ -255,8 +298,13 @@ fn find_by_name(
         summary.lifetime == Lifetime::Conversation || display_name(summary) == name
     };
     let candidates: Vec<_> = sandboxes.iter().filter(is_candidate).collect();
-    let names: Vec<_> = candidates.iter().map(|summary| display_name(summary)).collect();
+    let names: Vec<_> = candidates
+        .iter()
+        .map(|summary| display_name(summary))
+        .collect();
     let index = find_by_id_part("sandboxes", &name, names.iter().map(String::as_str))
         .map_err(|error| UsageError(error.to_string()))?;
-    Ok(index.and_then(|index| candidates.into_iter().nth(index)).cloned())
+    Ok(index
+        .and_then(|index| candidates.into_iter().nth(index))
+        .cloned())
 }

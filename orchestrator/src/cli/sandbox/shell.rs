@@ -1,13 +1,15 @@
 //! `glovebox sandbox shell`: connects this terminal to a terminal in a sandbox.
 //!
-//! Output is written unchanged, as by any remote shell, so the sandbox controls the terminal. If this program exits, the
-//! shell is terminated.
+//! Output is written unchanged, as by any remote shell, so the sandbox controls the terminal. If
+//! this program exits, the shell is terminated.
 
 use std::io::IsTerminal as _;
 
 use anyhow::Context as _;
 use engine::sandbox::{ByteStream, StreamTarget};
-use protocol::sandbox_api::{FrameDecoder, ProcessExit, TerminalInput, TerminalOutput, TerminalQuery};
+use protocol::sandbox_api::{
+    FrameDecoder, ProcessExit, TerminalInput, TerminalOutput, TerminalQuery,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -44,7 +46,10 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     let (_, sandbox) = arguments.sandbox.connect(overrides).await?;
     let mut interrupts = Interrupts::listen()?;
     let resized = signal(SignalKind::window_change())?;
-    let stream = sandbox.streams()?.open(&StreamTarget::Terminal(query(&arguments.command)?)).await?;
+    let stream = sandbox
+        .streams()?
+        .open(&StreamTarget::Terminal(query(&arguments.command)?))
+        .await?;
     let raw = RawMode::enter().context("cannot set the terminal to raw mode")?;
     let result = interrupts.unless_interrupted(relay(stream, resized)).await;
     drop(raw);
@@ -59,7 +64,12 @@ fn query(command: &[String]) -> anyhow::Result<TerminalQuery> {
     let default = TerminalQuery::default();
     let (columns, rows) = size().unwrap_or((default.columns, default.rows));
     let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
-    Ok(TerminalQuery { columns, rows, term: term.unwrap_or(default.term), command })
+    Ok(TerminalQuery {
+        columns,
+        rows,
+        term: term.unwrap_or(default.term),
+        command,
+    })
 }
 
 /// Relays keys, sizes and output until the program in the sandbox exits.
@@ -76,12 +86,18 @@ async fn show_output(mut from: impl AsyncRead + Unpin) -> anyhow::Result<Process
     let mut decoder = FrameDecoder::<TerminalOutput>::default();
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        let count = from.read(&mut buffer).await.context("the connection to the sandbox broke")?;
+        let count = from
+            .read(&mut buffer)
+            .await
+            .context("the connection to the sandbox broke")?;
         if count == 0 {
             anyhow::bail!("the sandbox closed the terminal without reporting an exit code");
         }
         decoder.push(buffer.get(..count).unwrap_or_default());
-        while let Some(output) = decoder.next_frame().context("cannot decode the terminal's output")? {
+        while let Some(output) = decoder
+            .next_frame()
+            .context("cannot decode the terminal's output")?
+        {
             match output {
                 TerminalOutput::Output(bytes) => print::bytes(&bytes)?,
                 TerminalOutput::Exit(exit) => return Ok(*exit),

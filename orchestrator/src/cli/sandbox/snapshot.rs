@@ -20,10 +20,17 @@ pub(super) struct SnapshotArguments {
     image: Option<String>,
 }
 
-pub(super) async fn run(arguments: SnapshotArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
+pub(super) async fn run(
+    arguments: SnapshotArguments,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
     let (runtime, summary) = arguments.sandbox.find(overrides).await?;
     let purpose = SnapshotPurpose::Keep(arguments.image.as_deref());
-    let image = runtime.provider.snapshots()?.create_snapshot(&summary.sandbox, purpose).await?;
+    let image = runtime
+        .provider
+        .snapshots()?
+        .create_snapshot(&summary.sandbox, purpose)
+        .await?;
     print::line(&image)?;
     Ok(Exit::Finished)
 }

@@ -31,7 +31,11 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
     let mut used: Vec<(String, ResourceUsage)> = Vec::new();
     let (sandboxes, mut exit) = match arguments.names.is_empty() {
-        true => runtimes.list(|summary| summary.condition != SandboxState::Ended).await?,
+        true => {
+            runtimes
+                .list(|summary| summary.condition != SandboxState::Ended)
+                .await?
+        }
         false => runtimes.find_all(&arguments.names).await?,
     };
     for (runtime, summary) in sandboxes {
@@ -74,7 +78,9 @@ fn row((name, usage): (String, ResourceUsage)) -> [String; 5] {
         name,
         format!("{:.2}", usage.cpus),
         BinaryBytes(usage.memory_bytes).to_string(),
-        usage.memory_limit_bytes.map_or_else(unknown, |bytes| BinaryBytes(bytes).to_string()),
+        usage
+            .memory_limit_bytes
+            .map_or_else(unknown, |bytes| BinaryBytes(bytes).to_string()),
         usage.pids.map_or_else(unknown, |pids| pids.to_string()),
     ]
 }

@@ -4,12 +4,13 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Resets what a program inside may have left on: the alternate screen, mouse reports, bracketed paste, a hidden cursor,
-/// colours.
+/// Resets what a program inside may have left on: the alternate screen, mouse reports, bracketed
+/// paste, a hidden cursor, colours.
 const RESET_SEQUENCE: &[u8] =
     b"\x1b[?1047l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?25h\x1b[0m";
 
-/// Raw mode of the terminal, until this is dropped: keys, also ^C, are read one by one and not echoed.
+/// Raw mode of the terminal, until this is dropped: keys, also ^C, are read one by one and not
+/// echoed.
 pub(super) struct RawMode {
     before: Termios,
 }
@@ -29,7 +30,9 @@ impl Drop for RawMode {
         if io::stdout().is_terminal() {
             let mut stdout = io::stdout().lock();
             // Fails only if the terminal is closed.
-            let _ = stdout.write_all(RESET_SEQUENCE).and_then(|()| stdout.flush());
+            let _ = stdout
+                .write_all(RESET_SEQUENCE)
+                .and_then(|()| stdout.flush());
         }
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }

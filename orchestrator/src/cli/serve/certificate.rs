@@ -21,8 +21,8 @@ const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CertificateArguments {
-    /// Certificate to serve HTTPS with, followed by its intermediate certificates, in PEM. Loaded again on SIGHUP, and within a
-    /// minute of a change.
+    /// Certificate to serve HTTPS with, followed by its intermediate certificates, in PEM. Loaded
+    /// again on SIGHUP, and within a minute of a change.
     #[arg(long = "tls-cert", value_name = "FILE", requires = "key")]
     chain: Option<PathBuf>,
 
@@ -40,15 +40,21 @@ pub(super) struct Certificate {
 impl CertificateArguments {
     /// Loads the certificate. `None` if none is named.
     pub(super) fn load(self) -> anyhow::Result<Option<Certificate>> {
-        let Some((chain, key)) = self.chain.zip(self.key) else { return Ok(None) };
+        let Some((chain, key)) = self.chain.zip(self.key) else {
+            return Ok(None);
+        };
         let files = CertificateFiles { chain, key };
         if files.is_key_exposed() {
             let text = "all users of this machine may read it; run chmod o-r";
             print::warning(&format!("{}: {text}", files.key.display()));
         }
-        let certificate = ServerCertificate::load(files).map_err(|error| UsageError(describe(&error)))?;
+        let certificate =
+            ServerCertificate::load(files).map_err(|error| UsageError(describe(&error)))?;
         let reload_requests = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
-        Ok(Some(Certificate { certificate, reload_requests }))
+        Ok(Some(Certificate {
+            certificate,
+            reload_requests,
+        }))
     }
 }
 

@@ -17,12 +17,12 @@ the settings, or start the server with --model, and I will do what you ask.";
 
 /// Writes the script. Returns the name of its model.
 pub(super) fn model(state_dir: &StateDir) -> anyhow::Result<String> {
-    let look =
-        json!({"tool_calls": [{"name": "execute_bash", "arguments": {"command": "pwd; ls -A; uname -sr"}}]});
+    let look = json!({"tool_calls": [{"name": "execute_bash", "arguments": {"command": "pwd; ls -A; uname -sr"}}]});
     let replies = std::iter::repeat_n(json!({"text": REPLY}), REPLIES);
     let responses: Vec<Value> = std::iter::once(look).chain(replies).collect();
     let file = state_dir.path().join(FILE_NAME);
     let script = json!({"model": "first-look", "responses": responses});
-    std::fs::write(&file, script.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+    std::fs::write(&file, script.to_string())
+        .with_context(|| format!("cannot write {}", file.display()))?;
     Ok(format!("scripted:{}", file.display()))
 }

@@ -17,7 +17,8 @@ use crate::cli::interrupts::Interrupts;
 use crate::compose::Stores;
 use crate::exit::Exit;
 
-/// Time for conversations to close when the server ends. What is not closed by then is recovered as after a crash.
+/// Time for conversations to close when the server ends. What is not closed by then is recovered as
+/// after a crash.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server that is set up.
@@ -36,9 +37,19 @@ pub(super) struct Serving {
 impl Serving {
     /// Serves until an interrupt, then closes the conversations. A second interrupt ends that.
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
-        let Self { server, listener, mut certificate, conversations, stores, mut interrupts, drain_timeout } =
-            self;
-        let tls = certificate.as_ref().map(Certificate::server_config).transpose()?;
+        let Self {
+            server,
+            listener,
+            mut certificate,
+            conversations,
+            stores,
+            mut interrupts,
+            drain_timeout,
+        } = self;
+        let tls = certificate
+            .as_ref()
+            .map(Certificate::server_config)
+            .transpose()?;
         let shutdown = CancellationToken::new();
         let mut serving = std::pin::pin!(server.serve(listener, tls, shutdown.clone()));
         systemd::notify_ready();
@@ -57,7 +68,8 @@ impl Serving {
     }
 }
 
-/// Lets the calls in flight and the open requests end, then closes the conversations and the stores.
+/// Lets the calls in flight and the open requests end, then closes the conversations and the
+/// stores.
 async fn end(
     serving: Pin<&mut impl Future<Output = ()>>,
     conversations: &HostedConversations,
@@ -77,8 +89,8 @@ async fn end(
     }
 }
 
-/// Resumes the conversations of an earlier process, those of other hosts that ended, and those that a full disk has stopped. Never
-/// returns.
+/// Resumes the conversations of an earlier process, those of other hosts that ended, and those that
+/// a full disk has stopped. Never returns.
 async fn resume_interrupted(
     conversations: &Arc<HostedConversations>,
     takeover_interval: Option<Duration>,

@@ -1,6 +1,8 @@
-//! Checks at the start of the server: what makes conversations fail is reported to the operator before users meet it.
+//! Checks at the start of the server: what makes conversations fail is reported to the operator
+//! before users meet it.
 //!
-//! What the operator has to correct is an error. What may come up later, such as an engine, is a warning with the next step.
+//! What the operator has to correct is an error. What may come up later, such as an engine, is a
+//! warning with the next step.
 
 use std::error::Error;
 use std::io;
@@ -50,7 +52,10 @@ pub(super) async fn check_stores(
                     "; if it is damaged, restore a backup into an empty one with `glovebox store restore`",
                 ),
             };
-            anyhow::bail!("cannot use the store {store}: {}{advice}", format_chain(&error))
+            anyhow::bail!(
+                "cannot use the store {store}: {}{advice}",
+                format_chain(&error)
+            )
         }
     }
 }
@@ -66,7 +71,9 @@ async fn check_blobs(
         Ok(Err(error)) => error,
         Err(_) => {
             let limit = BLOBS_TIMEOUT.as_secs();
-            return Ok(Err(format!("the place of blobs did not respond within {limit} s")));
+            return Ok(Err(format!(
+                "the place of blobs did not respond within {limit} s"
+            )));
         }
     };
     let text = format_chain(&error);
@@ -77,8 +84,10 @@ async fn check_blobs(
         BlobPlace::Default => BlobPlace::default_folder(state_dir.path()),
     };
     let folder = folder.display();
-    Err(UsageError(format!("{text}: check the folder {folder}, which --blobs or blobs under [store] names"))
-        .into())
+    Err(UsageError(format!(
+        "{text}: check the folder {folder}, which --blobs or blobs under [store] names"
+    ))
+    .into())
 }
 
 /// Whether a store may be usable later without a change of the configuration.
@@ -87,11 +96,14 @@ fn may_recover(error: &StoreError) -> bool {
     let mut causes = std::iter::successors(source, |&cause| cause.source());
     matches!(error, StoreError::Full { .. })
         || causes.any(|cause| {
-            cause.downcast_ref::<io::Error>().is_some_and(|cause| cause.kind() == io::ErrorKind::NotConnected)
+            cause
+                .downcast_ref::<io::Error>()
+                .is_some_and(|cause| cause.kind() == io::ErrorKind::NotConnected)
         })
 }
 
-/// Warns if no sandbox can be created now. An engine may start later, and services on other machines are not asked.
+/// Warns if no sandbox can be created now. An engine may start later, and services on other
+/// machines are not asked.
 pub(super) async fn warn_without_sandboxes(config: &Config, state_dir: &StateDir) {
     let checked = match config.runtime {
         Runtime::Docker => compose::check_docker(config, state_dir).await,

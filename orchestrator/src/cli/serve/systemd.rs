@@ -1,4 +1,5 @@
-//! Services of systemd for `glovebox serve`: the socket that it opens, and the notification that the server is ready.
+//! Services of systemd for `glovebox serve`: the socket that it opens, and the notification that
+//! the server is ready.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 
@@ -9,13 +10,14 @@ use tokio::net::TcpListener;
 
 use crate::exit::UsageError;
 
-/// Returns the socket that systemd has passed to this process. `None` if it has not. Changes the environment, so it must be called
-/// before other tasks start.
+/// Returns the socket that systemd has passed to this process. `None` if it has not. Changes the
+/// environment, so it must be called before other tasks start.
 pub(super) fn inherited_socket() -> anyhow::Result<Option<StdListener>> {
     // Closes the socket in programs that this one starts.
     let mut sockets = ListenFd::from_env();
     if sockets.len() > 1 {
-        let text = "systemd has passed several sockets: the server has one, so name one in ListenStream=";
+        let text =
+            "systemd has passed several sockets: the server has one, so name one in ListenStream=";
         return Err(UsageError(text.to_owned()).into());
     }
     if sockets.len() == 0 {

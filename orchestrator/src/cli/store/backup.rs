@@ -15,8 +15,8 @@ use serde_json::json;
 use super::progress::StoreProgress;
 use super::stop::StopSignal;
 use crate::backup::{
-    BackupAuditEntry, BackupCounts, BackupKey, BackupPart, BackupSettings, BackupUser, BackupWriter,
-    PartWriter,
+    BackupAuditEntry, BackupCounts, BackupKey, BackupPart, BackupSettings, BackupUser,
+    BackupWriter, PartWriter,
 };
 use crate::cli::{print, target_folder};
 use crate::compose::{StateDir, Stores};
@@ -45,7 +45,8 @@ pub(in crate::cli) struct BackupArguments {
     #[arg(long)]
     force: bool,
 
-    /// Print a JSON object with the number of conversations, events, users, keys, settings and entries of the audit log.
+    /// Print a JSON object with the number of conversations, events, users, keys, settings and
+    /// entries of the audit log.
     #[arg(long)]
     json: bool,
 }
@@ -59,19 +60,31 @@ pub(super) async fn run(
     let is_stdout = file == Path::new("-");
     let stdout = io::stdout();
     if is_stdout && (json || stdout.is_terminal()) {
-        let text = if json { "--json needs a FILE" } else { "a backup is not written to a terminal" };
+        let text = if json {
+            "--json needs a FILE"
+        } else {
+            "a backup is not written to a terminal"
+        };
         return Err(UsageError(text.to_owned()).into());
     }
-    let folder = if is_stdout { std::env::temp_dir() } else { folder_of(&file, force)? };
+    let folder = if is_stdout {
+        std::env::temp_dir()
+    } else {
+        folder_of(&file, force)?
+    };
     let stores = Stores::open(config, state_dir).await?;
     let written = if is_stdout {
         let output = BufWriter::new(stdout.lock());
-        Backup::start(output, &folder, stop)?.write(&stores).await.map(|(_, result)| result)
+        Backup::start(output, &folder, stop)?
+            .write(&stores)
+            .await
+            .map(|(_, result)| result)
     } else {
         write_file(&file, &folder, &stores, stop).await
     };
     stores.close().await;
-    let (counts, exit) = written.with_context(|| format!("cannot back up to {}", file.display()))?;
+    let (counts, exit) =
+        written.with_context(|| format!("cannot back up to {}", file.display()))?;
     report(&file, counts, json)?;
     Ok(exit)
 }
@@ -79,7 +92,10 @@ pub(super) async fn run(
 /// Returns the folder of a new file, which replaces a regular file only if `force`.
 fn folder_of(file: &Path, force: bool) -> anyhow::Result<PathBuf> {
     if file.symlink_metadata().is_ok_and(|found| !found.is_file()) || file.file_name().is_none() {
-        let text = format!("{} is no regular file: `-` writes to standard output", file.display());
+        let text = format!(
+            "{} is no regular file: `-` writes to standard output",
+            file.display()
+        );
         return Err(UsageError(text).into());
     }
     if file.exists() && !force {
@@ -95,10 +111,14 @@ async fn write_file(
     stores: &Stores,
     stop: &StopSignal,
 ) -> anyhow::Result<(BackupCounts, Exit)> {
-    let draft = tempfile::Builder::new().prefix(".glovebox-backup-").tempfile_in(folder)?;
+    let draft = tempfile::Builder::new()
+        .prefix(".glovebox-backup-")
+        .tempfile_in(folder)?;
     let output = BufWriter::new(draft.as_file().try_clone()?);
     let (output, result) = Backup::start(output, folder, stop)?.write(stores).await?;
-    let output: File = output.into_inner().map_err(io::IntoInnerError::into_error)?;
+    let output: File = output
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)?;
     output.sync_all()?;
     stop.check()?;
     if result.1 != Exit::Finished && file.exists() {
@@ -113,9 +133,19 @@ fn report(file: &Path, counts: BackupCounts, as_json: bool) -> anyhow::Result<()
     if as_json {
         return Ok(print::line(&json!(counts).to_string())?);
     }
-    let BackupCounts { conversations, events, users, keys, settings, audit_entries } = counts;
-    let target =
-        if file == Path::new("-") { "standard output".to_owned() } else { file.display().to_string() };
+    let BackupCounts {
+        conversations,
+        events,
+        users,
+        keys,
+        settings,
+        audit_entries,
+    } = counts;
+    let target = if file == Path::new("-") {
+        "standard output".to_owned()
+    } else {
+        file.display().to_string()
+    };
     let mut text = format!(
         "backed up to {target}: conversations {conversations} (events {events}), users {users} (keys {keys}), settings {settings}, audit \
          entries {audit_entries}\n"
@@ -138,7 +168,9 @@ enum ReadConversation {
 }
 
 fn is_too_large(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::FileTooLarge)
 }
 
 /// A backup that is written.
@@ -153,12 +185,19 @@ struct Backup<'a, W: Write> {
 impl<'a, W: Write> Backup<'a, W> {
     fn start(output: W, folder: &'a Path, stop: &'a StopSignal) -> anyhow::Result<Self> {
         let writer = BackupWriter::new(output, Timestamp::now().to_string())?;
-        Ok(Self { writer, folder, stop, exit: Exit::Finished })
+        Ok(Self {
+            writer,
+            folder,
+            stop,
+            exit: Exit::Finished,
+        })
     }
 
-    /// Writes all parts. Returns the output, how much it has, and a failure if a conversation could not be read.
+    /// Writes all parts. Returns the output, how much it has, and a failure if a conversation could
+    /// not be read.
     async fn write(mut self, stores: &Stores) -> anyhow::Result<(W, (BackupCounts, Exit))> {
-        self.write_conversations(stores.events_to_read().await?).await?;
+        self.write_conversations(stores.events_to_read().await?)
+            .await?;
         self.write_accounts(stores).await?;
         let (mut output, counts) = self.writer.finish()?;
         output.flush()?;
@@ -170,10 +209,14 @@ impl<'a, W: Write> Backup<'a, W> {
         let progress = StoreProgress::new("backing up", Some(list.conversations.len() as u64));
         for error in list.damaged {
             self.exit = Exit::Failed;
-            print::error(&format!("cannot back up a conversation: {:#}", anyhow::Error::new(error)));
+            print::error(&format!(
+                "cannot back up a conversation: {:#}",
+                anyhow::Error::new(error)
+            ));
         }
         for summary in list.conversations.into_iter().rev() {
-            let pages = LogPages::before(events.clone(), summary.id.clone(), EventId(summary.events));
+            let pages =
+                LogPages::before(events.clone(), summary.id.clone(), EventId(summary.events));
             match self.read_conversation(&summary.id, pages).await? {
                 ReadConversation::Complete(part) => self.add(part)?,
                 ReadConversation::Removed => {}
@@ -207,23 +250,35 @@ impl<'a, W: Write> Backup<'a, W> {
                 Err(error) => return Err(error.into()),
             };
             for event in page {
-                match part.push(&event).with_context(|| format!("cannot write event {}", event.id)) {
+                match part
+                    .push(&event)
+                    .with_context(|| format!("cannot write event {}", event.id))
+                {
                     Ok(()) => {}
-                    Err(error) if is_too_large(&error) => return Ok(ReadConversation::Failed(error)),
+                    Err(error) if is_too_large(&error) => {
+                        return Ok(ReadConversation::Failed(error));
+                    }
                     Err(error) => return Err(error),
                 }
             }
         }
     }
 
-    /// Writes users, keys, settings and the audit log. After the conversations, so that it has the users who own them.
+    /// Writes users, keys, settings and the audit log. After the conversations, so that it has the
+    /// users who own them.
     async fn write_accounts(&mut self, stores: &Stores) -> anyhow::Result<()> {
         let accounts = stores.accounts_to_read().await?;
         if let Some(accounts) = &accounts {
             let records = accounts.users.records().await?;
             let (mut users, mut keys) = (self.part(BackupPart::Users), self.part(BackupPart::Keys));
-            records.users().iter().try_for_each(|user| users.push(&BackupUser::from(user)))?;
-            records.keys().iter().try_for_each(|key| keys.push(&BackupKey::from(key)))?;
+            records
+                .users()
+                .iter()
+                .try_for_each(|user| users.push(&BackupUser::from(user)))?;
+            records
+                .keys()
+                .iter()
+                .try_for_each(|key| keys.push(&BackupKey::from(key)))?;
             self.add(users)?;
             self.add(keys)?;
         }
@@ -233,7 +288,8 @@ impl<'a, W: Write> Backup<'a, W> {
                 let page = documents.page(&last).await?;
                 let Some(end) = page.last() else { break };
                 last.clone_from(&end.name);
-                page.iter().try_for_each(|document| part.push(&BackupSettings::from(document)))?;
+                page.iter()
+                    .try_for_each(|document| part.push(&BackupSettings::from(document)))?;
             }
             self.add(part)?;
         }
@@ -242,9 +298,12 @@ impl<'a, W: Write> Backup<'a, W> {
             loop {
                 self.stop.check()?;
                 let page = accounts.audit.read_after(last, AUDIT_PAGE_SIZE).await?;
-                let Some((number, _)) = page.last() else { break };
+                let Some((number, _)) = page.last() else {
+                    break;
+                };
                 last = *number;
-                page.iter().try_for_each(|(_, entry)| part.push(&BackupAuditEntry::from(entry)))?;
+                page.iter()
+                    .try_for_each(|(_, entry)| part.push(&BackupAuditEntry::from(entry)))?;
             }
             self.add(part)?;
         }

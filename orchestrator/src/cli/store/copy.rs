@@ -1,11 +1,13 @@
-//! Copies the parts of a store, or of a backup, into another store. Nothing that exists is changed, except that a log gets the events
-//! that follow its own.
+//! Copies the parts of a store, or of a backup, into another store. Nothing that exists is changed,
+//! except that a log gets the events that follow its own.
 
 use std::sync::Arc;
 
 use accounts::{AccountRecords, AuditEntry, AuditMerge};
 use anyhow::Context as _;
-use conversations::{ConversationLocks, Conversations, ConversationsError, CopiedLog, CopyMode, EventPages};
+use conversations::{
+    ConversationLocks, Conversations, ConversationsError, CopiedLog, CopyMode, EventPages,
+};
 use engine::events::StoreError;
 use protocol::ConversationId;
 use storage::{AddedDocument, EncryptedDocument, EncryptedDocuments, SealedDocuments, SealingKey};
@@ -73,14 +75,22 @@ impl<'a> CopyTarget<'a> {
         stores: &'a Stores,
         locks: Arc<dyn ConversationLocks>,
         state_dir: &StateDir,
-        CopyOptions { mode, as_json, conversations }: CopyOptions,
+        CopyOptions {
+            mode,
+            as_json,
+            conversations,
+        }: CopyOptions,
         stop: &'a StopSignal,
     ) -> anyhow::Result<Self> {
         let events = match mode {
             CopyMode::Compare => stores.events_to_read().await?,
             CopyMode::Append | CopyMode::LockAndAppend => stores.events().await?,
         };
-        let operation = if mode == CopyMode::Compare { "comparing" } else { "copying" };
+        let operation = if mode == CopyMode::Compare {
+            "comparing"
+        } else {
+            "copying"
+        };
         Ok(Self {
             stores,
             conversations: Conversations::new(events, locks, Arc::new(state_dir.clone())),
@@ -101,7 +111,10 @@ impl<'a> CopyTarget<'a> {
         pages: impl EventPages,
     ) -> anyhow::Result<()> {
         self.stop.check()?;
-        let mut pages = StoppablePages { pages, stop: self.stop };
+        let mut pages = StoppablePages {
+            pages,
+            stop: self.stop,
+        };
         let copied = self.conversations.copy_in(id, &mut pages, self.mode).await;
         let counts = &mut self.report.conversations;
         let (status, events, problem) = match copied {
@@ -119,7 +132,8 @@ impl<'a> CopyTarget<'a> {
             }
             Ok(CopiedLog::Differs(event)) => {
                 counts.different += 1;
-                let problem = format!("the existing conversation has another event {event}, and is kept");
+                let problem =
+                    format!("the existing conversation has another event {event}, and is kept");
                 (CopyStatus::Differs, 0, Some(problem))
             }
             Err(error) if concerns_conversation(&error) => {
@@ -131,7 +145,9 @@ impl<'a> CopyTarget<'a> {
                 (status, 0, Some(format!("{:#}", anyhow::Error::new(error))))
             }
             Err(error) => {
-                return Err(anyhow::Error::new(error).context(format!("cannot copy conversation {id}")));
+                return Err(
+                    anyhow::Error::new(error).context(format!("cannot copy conversation {id}"))
+                );
             }
         };
         self.progress.advance();
@@ -149,7 +165,10 @@ impl<'a> CopyTarget<'a> {
     pub(super) fn report_damaged(&mut self, error: StoreError) {
         self.report.conversations.failed += 1;
         self.progress.suspend(|| {
-            print::error(&format!("cannot copy a conversation: {:#}", anyhow::Error::new(error)));
+            print::error(&format!(
+                "cannot copy a conversation: {:#}",
+                anyhow::Error::new(error)
+            ));
         });
     }
 
@@ -163,7 +182,13 @@ impl<'a> CopyTarget<'a> {
         let missing = records.without(&existing);
         let (mut users, mut keys) = (missing.users().len(), missing.keys().len());
         if self.mode != CopyMode::Compare && users > 0 {
-            let added = self.stores.accounts().await?.users.add_records(&missing).await?;
+            let added = self
+                .stores
+                .accounts()
+                .await?
+                .users
+                .add_records(&missing)
+                .await?;
             (users, keys) = (added.users, added.keys);
         }
         for (counts, added, all) in [
@@ -177,25 +202,34 @@ impl<'a> CopyTarget<'a> {
     }
 
     /// Copies the settings of a user, if the target has none.
-    pub(super) async fn copy_settings(&mut self, document: &EncryptedDocument) -> anyhow::Result<()> {
+    pub(super) async fn copy_settings(
+        &mut self,
+        document: &EncryptedDocument,
+    ) -> anyhow::Result<()> {
         self.stop.check()?;
         if let TargetSettings::Unopened = self.settings {
             self.settings = if self.mode == CopyMode::Compare {
                 TargetSettings::Compared(self.stores.encrypted_settings_if_any().await?)
             } else {
-                let key = self.stores.settings_key()?.context("the key of the settings is missing")?;
+                let key = self
+                    .stores
+                    .settings_key()?
+                    .context("the key of the settings is missing")?;
                 TargetSettings::Opened(self.stores.settings(key).await?)
             };
         }
         let added = match &self.settings {
-            TargetSettings::Opened(settings) => {
-                settings.add(document).await.map_err(Stores::explain_settings_error)?
+            TargetSettings::Opened(settings) => settings
+                .add(document)
+                .await
+                .map_err(Stores::explain_settings_error)?,
+            TargetSettings::Compared(Some(settings)) => {
+                match settings.read(&document.name).await? {
+                    None => AddedDocument::Added,
+                    Some(existing) if existing == *document => AddedDocument::Exists,
+                    Some(_) => AddedDocument::Differs,
+                }
             }
-            TargetSettings::Compared(Some(settings)) => match settings.read(&document.name).await? {
-                None => AddedDocument::Added,
-                Some(existing) if existing == *document => AddedDocument::Exists,
-                Some(_) => AddedDocument::Differs,
-            },
             TargetSettings::Compared(None) | TargetSettings::Unopened => AddedDocument::Added,
         };
         let counts = &mut self.report.settings;
@@ -230,10 +264,15 @@ impl<'a> CopyTarget<'a> {
         Ok(())
     }
 
-    /// Appends the command to the audit log of the target, unless it only compares. Returns the report.
+    /// Appends the command to the audit log of the target, unless it only compares. Returns the
+    /// report.
     pub(super) async fn finish(self, command: &str) -> anyhow::Result<CopyReport> {
         if self.mode != CopyMode::Compare {
-            self.stores.accounts().await?.record_command(command.to_owned()).await?;
+            self.stores
+                .accounts()
+                .await?
+                .record_command(command.to_owned())
+                .await?;
         }
         Ok(self.report)
     }

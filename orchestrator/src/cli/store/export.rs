@@ -39,7 +39,8 @@ pub(in crate::cli) struct ExportArguments {
     #[arg(long)]
     add: bool,
 
-    /// Print a JSON object for each conversation: its id, status (exported, exists or failed), events and problem.
+    /// Print a JSON object for each conversation: its id, status (exported, exists or failed),
+    /// events and problem.
     #[arg(long)]
     json: bool,
 }
@@ -59,18 +60,28 @@ pub(super) async fn run(
 
 /// Creates the folder. Fails if it has entries, unless `is_added`.
 fn open_folder(folder: &Path, is_added: bool) -> anyhow::Result<()> {
-    let created = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let created = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder);
     let entries = created.and_then(|()| folder.read_dir());
-    let mut entries =
-        entries.map_err(|error| UsageError(format!("cannot create {}: {error}", folder.display())))?;
+    let mut entries = entries
+        .map_err(|error| UsageError(format!("cannot create {}: {error}", folder.display())))?;
     if !is_added && entries.next().is_some() {
-        let text = format!("{} is not empty: add to it with --add, or name another folder", folder.display());
+        let text = format!(
+            "{} is not empty: add to it with --add, or name another folder",
+            folder.display()
+        );
         return Err(UsageError(text).into());
     }
     Ok(())
 }
 
-async fn export_all(arguments: &ExportArguments, stores: &Stores, stop: &StopSignal) -> anyhow::Result<Exit> {
+async fn export_all(
+    arguments: &ExportArguments,
+    stores: &Stores,
+    stop: &StopSignal,
+) -> anyhow::Result<Exit> {
     let events = stores.events_to_read().await?;
     let list = events.conversations().await?;
     let conversations = stores.conversations_of(events);
@@ -78,12 +89,28 @@ async fn export_all(arguments: &ExportArguments, stores: &Stores, stop: &StopSig
     let ids = if arguments.ids.is_empty() {
         for error in list.damaged {
             exit = Exit::Failed;
-            print::error(&format!("cannot export a conversation: {:#}", anyhow::Error::new(error)));
+            print::error(&format!(
+                "cannot export a conversation: {:#}",
+                anyhow::Error::new(error)
+            ));
         }
-        list.conversations.into_iter().rev().map(|summary| summary.id).collect()
+        list.conversations
+            .into_iter()
+            .rev()
+            .map(|summary| summary.id)
+            .collect()
     } else {
-        let selectors: Vec<_> = arguments.ids.iter().cloned().map(ConversationSelector::IdPart).collect();
-        conversations.find_all(&selectors).await?.into_iter().collect::<Result<Vec<_>, _>>()?
+        let selectors: Vec<_> = arguments
+            .ids
+            .iter()
+            .cloned()
+            .map(ConversationSelector::IdPart)
+            .collect();
+        conversations
+            .find_all(&selectors)
+            .await?
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?
     };
     let export = V0Export::open(&arguments.folder)
         .with_context(|| format!("cannot write to {}", arguments.folder.display()))?;
@@ -109,9 +136,15 @@ async fn export_one(
     export: &V0Export,
 ) -> anyhow::Result<(usize, Exported)> {
     let events = conversations.export_v0(id).await?;
-    let entry = conversations.entry(id).await?.ok_or_else(|| ConversationsError::Unknown(id.clone()))?;
+    let entry = conversations
+        .entry(id)
+        .await?
+        .ok_or_else(|| ConversationsError::Unknown(id.clone()))?;
     let started = conversations.started(id).await?;
-    Ok((events.len(), export.write(&entry, started.as_ref(), &events)?))
+    Ok((
+        events.len(),
+        export.write(&entry, started.as_ref(), &events)?,
+    ))
 }
 
 /// Whether other conversations can be exported in spite of an error.
@@ -120,7 +153,9 @@ fn concerns_conversation(error: &anyhow::Error) -> bool {
         error.downcast_ref(),
         Some(
             ConversationsError::Unknown(_)
-                | ConversationsError::Store(StoreError::Damaged { .. } | StoreError::DamagedEntry { .. })
+                | ConversationsError::Store(
+                    StoreError::Damaged { .. } | StoreError::DamagedEntry { .. }
+                )
         )
     )
 }

@@ -35,8 +35,8 @@ Examples:
   glovebox store migrate --to-file /etc/glovebox/database --json
   glovebox store migrate --store postgres://db/glovebox --to ~/.glovebox")]
 pub(in crate::cli) struct MigrateArguments {
-    /// Copy everything to this database (postgres://USER:PASSWORD@HOST/NAME) or to this state folder. A password is better given in
-    /// the variable STORE_TO, or in a file.
+    /// Copy everything to this database (postgres://USER:PASSWORD@HOST/NAME) or to this state
+    /// folder. A password is better given in the variable STORE_TO, or in a file.
     #[arg(long, value_name = "URL|DIR", env = "STORE_TO", hide_env_values = true)]
     to: Option<String>,
 
@@ -48,7 +48,8 @@ pub(in crate::cli) struct MigrateArguments {
     #[arg(long)]
     without_settings: bool,
 
-    /// Print JSON: an array of the versions; or an object for each copied conversation, and one with the totals.
+    /// Print JSON: an array of the versions; or an object for each copied conversation, and one
+    /// with the totals.
     #[arg(long)]
     json: bool,
 }
@@ -85,18 +86,23 @@ pub(super) async fn run(
     copied
 }
 
-fn print_versions(migrations: &[(&'static str, SchemaMigration)], as_json: bool) -> anyhow::Result<()> {
+fn print_versions(
+    migrations: &[(&'static str, SchemaMigration)],
+    as_json: bool,
+) -> anyhow::Result<()> {
     if as_json {
-        let versions = migrations
-            .iter()
-            .map(|(store, SchemaMigration { from, to })| json!({"store": store, "from": from, "to": to}));
+        let versions = migrations.iter().map(
+            |(store, SchemaMigration { from, to })| json!({"store": store, "from": from, "to": to}),
+        );
         print::line(&versions.collect::<Value>().to_string())?;
     } else if migrations.is_empty() {
         print::note("there is no store yet\n");
     } else {
-        let rows = migrations.iter().map(|(store, SchemaMigration { from, to })| {
-            [(*store).to_owned(), from.to_string(), to.to_string()]
-        });
+        let rows = migrations
+            .iter()
+            .map(|(store, SchemaMigration { from, to })| {
+                [(*store).to_owned(), from.to_string(), to.to_string()]
+            });
         table::print(["STORE", "BEFORE", "NOW"], &rows.collect::<Vec<_>>())?;
     }
     Ok(())
@@ -106,9 +112,13 @@ fn print_versions(migrations: &[(&'static str, SchemaMigration)], as_json: bool)
 fn target(arguments: &MigrateArguments) -> anyhow::Result<Option<SecretString>> {
     let target = match &arguments.to_file {
         Some(file) => {
-            let text = input_file::read_named(file, MAX_SETTINGS_LENGTH).and_then(input_file::to_text);
+            let text =
+                input_file::read_named(file, MAX_SETTINGS_LENGTH).and_then(input_file::to_text);
             let text = text.map_err(|error| {
-                UsageError(format!("cannot read the address in {}: {error}", file.display()))
+                UsageError(format!(
+                    "cannot read the address in {}: {error}",
+                    file.display()
+                ))
             })?;
             Some(text.trim().to_owned())
         }
@@ -129,7 +139,8 @@ fn target_config(
     let mut to = config.clone();
     if is_postgres(target.expose_secret()) {
         if config.store.url.is_some() {
-            let text = "both stores are databases: copy with PostgreSQL's programs, or with a backup";
+            let text =
+                "both stores are databases: copy with PostgreSQL's programs, or with a backup";
             return Err(UsageError(text.to_owned()).into());
         }
         to.store.url = Some(target.clone());
@@ -154,9 +165,15 @@ async fn copy(
     (to, to_dir): (&Stores, &StateDir),
     stop: &StopSignal,
 ) -> anyhow::Result<Exit> {
-    let settings = if arguments.without_settings { Vec::new() } else { settings(from).await? };
+    let settings = if arguments.without_settings {
+        Vec::new()
+    } else {
+        settings(from).await?
+    };
     let check = SettingsCheck::new(to)?;
-    settings.iter().try_for_each(|document| check.check(document))?;
+    settings
+        .iter()
+        .try_for_each(|document| check.check(document))?;
     let events = from.events_to_read().await?;
     let list = events.conversations().await?;
     let options = CopyOptions {
@@ -165,14 +182,18 @@ async fn copy(
         conversations: list.conversations.len() as u64,
     };
     let mut target = CopyTarget::open(to, from.locks_with(to), to_dir, options, stop).await?;
-    list.damaged.into_iter().for_each(|error| target.report_damaged(error));
+    list.damaged
+        .into_iter()
+        .for_each(|error| target.report_damaged(error));
     // The oldest first, so that those of one time keep their order.
     for summary in list.conversations.into_iter().rev() {
         let pages = LogPages::new(events.clone(), summary.id.clone());
         target.copy_conversation(&summary.id, pages).await?;
     }
     if let Some(accounts) = from.accounts_to_read().await? {
-        target.copy_accounts(&accounts.users.records().await?).await?;
+        target
+            .copy_accounts(&accounts.users.records().await?)
+            .await?;
         copy_audit(accounts.audit.as_ref(), &mut target).await?;
     }
     for document in &settings {
@@ -188,10 +209,14 @@ async fn copy(
 
 /// Returns all settings, which are few and small: one document of at most a mebibyte per user.
 async fn settings(from: &Stores) -> anyhow::Result<Vec<EncryptedDocument>> {
-    let Some(documents) = from.encrypted_settings_if_any().await? else { return Ok(Vec::new()) };
+    let Some(documents) = from.encrypted_settings_if_any().await? else {
+        return Ok(Vec::new());
+    };
     let mut all: Vec<EncryptedDocument> = Vec::new();
     loop {
-        let page = documents.page(all.last().map_or("", |last| &last.name)).await?;
+        let page = documents
+            .page(all.last().map_or("", |last| &last.name))
+            .await?;
         if page.is_empty() {
             return Ok(all);
         }
@@ -203,8 +228,12 @@ async fn copy_audit(audit: &dyn AuditStore, target: &mut CopyTarget<'_>) -> anyh
     let mut last = 0;
     loop {
         let page = audit.read_after(last, AUDIT_PAGE_SIZE).await?;
-        let Some((number, _)) = page.last() else { return Ok(()) };
+        let Some((number, _)) = page.last() else {
+            return Ok(());
+        };
         last = *number;
-        target.copy_audit(page.into_iter().map(|(_, entry)| entry).collect()).await?;
+        target
+            .copy_audit(page.into_iter().map(|(_, entry)| entry).collect())
+            .await?;
     }
 }

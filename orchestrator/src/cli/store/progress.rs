@@ -26,7 +26,8 @@ impl StoreProgress {
             None => "{spinner} {msg}: {pos} conversations ({elapsed})",
         };
         bar.set_style(
-            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
         bar.set_message(operation);
         let shown = bar.clone();
@@ -37,7 +38,10 @@ impl StoreProgress {
                 shown.enable_steady_tick(DRAW_INTERVAL);
             }
         });
-        Self { bar, _start: AbortOnDropHandle::new(start) }
+        Self {
+            bar,
+            _start: AbortOnDropHandle::new(start),
+        }
     }
 
     /// Counts a conversation.

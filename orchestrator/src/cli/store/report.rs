@@ -52,7 +52,8 @@ impl CopyReport {
         events: u64,
         problem: Option<&str>,
     ) -> anyhow::Result<()> {
-        let value = json!({"conversation": id, "status": status, "events": events, "problem": problem});
+        let value =
+            json!({"conversation": id, "status": status, "events": events, "problem": problem});
         Ok(print::line(&value.to_string())?)
     }
 
@@ -69,17 +70,39 @@ impl CopyReport {
             ("audit entries", self.audit_entries),
         ];
         let rows = rows.map(|(kind, counts)| {
-            let CopyCounts { added, extended, existing, different, failed } = counts;
+            let CopyCounts {
+                added,
+                extended,
+                existing,
+                different,
+                failed,
+            } = counts;
             let [added, extended, existing, different, failed] =
                 [added, extended, existing, different, failed].map(|count| count.to_string());
-            [kind.to_owned(), added, extended, existing, different, failed]
+            [
+                kind.to_owned(),
+                added,
+                extended,
+                existing,
+                different,
+                failed,
+            ]
         });
-        Ok(table::print(["", "ADDED", "EXTENDED", "EXISTING", "DIFFERENT", "FAILED"], &rows)?)
+        Ok(table::print(
+            ["", "ADDED", "EXTENDED", "EXISTING", "DIFFERENT", "FAILED"],
+            &rows,
+        )?)
     }
 
     /// Fails if a conversation was not copied.
     pub(super) fn exit(&self) -> Exit {
-        let CopyCounts { different, failed, .. } = self.conversations;
-        if different + failed == 0 { Exit::Finished } else { Exit::Failed }
+        let CopyCounts {
+            different, failed, ..
+        } = self.conversations;
+        if different + failed == 0 {
+            Exit::Finished
+        } else {
+            Exit::Failed
+        }
     }
 }

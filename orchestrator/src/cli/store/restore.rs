@@ -16,8 +16,8 @@ use super::copy::{CopyOptions, CopyTarget, SettingsCheck};
 use super::progress::StoreProgress;
 use super::stop::StopSignal;
 use crate::backup::{
-    BackupAuditEntry, BackupCounts, BackupError, BackupKey, BackupPart, BackupReader, BackupSettings,
-    BackupUser, PartLines,
+    BackupAuditEntry, BackupCounts, BackupError, BackupKey, BackupPart, BackupReader,
+    BackupSettings, BackupUser, PartLines,
 };
 use crate::compose::{StateDir, Stores};
 use crate::config::Config;
@@ -47,7 +47,8 @@ pub(in crate::cli) struct RestoreArguments {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Check the backup, and print what would be done. Only creates or migrates the tables of the store.
+    /// Check the backup, and print what would be done. Only creates or migrates the tables of the
+    /// store.
     #[arg(long)]
     dry_run: bool,
 
@@ -55,7 +56,8 @@ pub(in crate::cli) struct RestoreArguments {
     #[arg(long)]
     without_settings: bool,
 
-    /// Print a JSON object for each conversation (its id, status and events), and one with the totals.
+    /// Print a JSON object for each conversation (its id, status and events), and one with the
+    /// totals.
     #[arg(long)]
     json: bool,
 }
@@ -82,7 +84,9 @@ async fn open(path: &Path, state_dir: &StateDir, stop: &StopSignal) -> anyhow::R
             tokio::io::copy(&mut stdin, &mut copy).await?;
             copy.flush().await
         };
-        stop.until_stopped(copied).await?.context("cannot copy standard input")?;
+        stop.until_stopped(copied)
+            .await?
+            .context("cannot copy standard input")?;
         return Ok(copy.into_std().await);
     }
     let fail = |problem: &str| UsageError(format!("cannot read {}: {problem}", path.display()));
@@ -100,11 +104,23 @@ async fn restore(
     (stores, state_dir): (&Stores, &StateDir),
     stop: &StopSignal,
 ) -> anyhow::Result<Exit> {
-    let settings = if arguments.without_settings { None } else { Some(SettingsCheck::new(stores)?) };
+    let settings = if arguments.without_settings {
+        None
+    } else {
+        Some(SettingsCheck::new(stores)?)
+    };
     file.seek(SeekFrom::Start(0))?;
     let counts = check(StoppableFile { file: &file, stop }, settings.as_ref())?;
-    let mode = if arguments.dry_run { CopyMode::Compare } else { CopyMode::Append };
-    let options = CopyOptions { mode, as_json: arguments.json, conversations: counts.conversations };
+    let mode = if arguments.dry_run {
+        CopyMode::Compare
+    } else {
+        CopyMode::Append
+    };
+    let options = CopyOptions {
+        mode,
+        as_json: arguments.json,
+        conversations: counts.conversations,
+    };
     let mut target = CopyTarget::open(stores, stores.locks(), state_dir, options, stop).await?;
     file.seek(SeekFrom::Start(0))?;
     let input = StoppableFile { file: &file, stop };
@@ -163,7 +179,9 @@ async fn copy(
     while let Some((part, mut lines)) = parts.next()? {
         match &part {
             BackupPart::Conversation(id) => {
-                target.copy_conversation(id, BackupPages::new(&mut lines)).await?;
+                target
+                    .copy_conversation(id, BackupPages::new(&mut lines))
+                    .await?;
                 // A log that differs is not read to its end.
                 while lines.next_with(|_| Ok::<_, BackupError>(()))?.is_some() {}
             }
@@ -187,7 +205,9 @@ async fn copy(
         parts.count(&part, lines.number());
     }
     let counts = parts.checked_counts()?;
-    target.copy_accounts(&AccountRecords::new(users, keys)?).await?;
+    target
+        .copy_accounts(&AccountRecords::new(users, keys)?)
+        .await?;
     Ok(counts)
 }
 
@@ -216,9 +236,15 @@ fn check_account_count(lines: &PartLines<'_, impl Read>) -> Result<(), BackupErr
     Ok(())
 }
 
-fn read_settings(lines: &mut PartLines<'_, impl Read>) -> Result<Option<EncryptedDocument>, BackupError> {
-    let Some(record) = lines.next::<BackupSettings>()? else { return Ok(None) };
-    EncryptedDocument::try_from(record).map(Some).map_err(|error| lines.invalid(error))
+fn read_settings(
+    lines: &mut PartLines<'_, impl Read>,
+) -> Result<Option<EncryptedDocument>, BackupError> {
+    let Some(record) = lines.next::<BackupSettings>()? else {
+        return Ok(None);
+    };
+    EncryptedDocument::try_from(record)
+        .map(Some)
+        .map_err(|error| lines.invalid(error))
 }
 
 /// Reads the next entries of the audit log. Empty at the end.
@@ -240,7 +266,10 @@ struct BackupPages<'a, 'b, R: Read> {
 
 impl<'a, 'b, R: Read> BackupPages<'a, 'b, R> {
     fn new(lines: &'a mut PartLines<'b, R>) -> Self {
-        Self { lines, next: EventId::FIRST }
+        Self {
+            lines,
+            next: EventId::FIRST,
+        }
     }
 
     fn read(&mut self) -> Result<Vec<Event>, BackupError> {
@@ -250,10 +279,14 @@ impl<'a, 'b, R: Read> BackupPages<'a, 'b, R> {
                 length += text.len();
                 Event::read_after(events.last(), text)
             };
-            let Some(event) = self.lines.next_with(parse)? else { break };
+            let Some(event) = self.lines.next_with(parse)? else {
+                break;
+            };
             if event.id != self.next {
                 let (found, expected) = (event.id, self.next);
-                return Err(self.lines.invalid(format!("it is event {found} instead of {expected}")));
+                return Err(self
+                    .lines
+                    .invalid(format!("it is event {found} instead of {expected}")));
             }
             self.next = event.id.next();
             events.push(event);
@@ -265,7 +298,8 @@ impl<'a, 'b, R: Read> BackupPages<'a, 'b, R> {
 #[async_trait(?Send)]
 impl<R: Read> EventPages for BackupPages<'_, '_, R> {
     async fn next(&mut self) -> Result<Vec<Event>, ConversationsError> {
-        self.read().map_err(|error| HostError::Failed(error.into()).into())
+        self.read()
+            .map_err(|error| HostError::Failed(error.into()).into())
     }
 }
 

@@ -32,7 +32,10 @@ impl StopSignal {
             // Keeps the exit at a further interrupt.
             std::future::pending::<()>().await;
         });
-        Ok(Self { token, _listener: AbortOnDropHandle::new(listener) })
+        Ok(Self {
+            token,
+            _listener: AbortOnDropHandle::new(listener),
+        })
     }
 
     pub(super) fn is_stopped(&self) -> bool {
@@ -41,12 +44,22 @@ impl StopSignal {
 
     /// Fails after an interrupt.
     pub(super) fn check(&self) -> Result<(), Interrupted> {
-        if self.is_stopped() { Err(Interrupted) } else { Ok(()) }
+        if self.is_stopped() {
+            Err(Interrupted)
+        } else {
+            Ok(())
+        }
     }
 
     /// Waits for a future, or fails at an interrupt.
-    pub(super) async fn until_stopped<T>(&self, future: impl Future<Output = T>) -> Result<T, Interrupted> {
-        self.token.run_until_cancelled(future).await.ok_or(Interrupted)
+    pub(super) async fn until_stopped<T>(
+        &self,
+        future: impl Future<Output = T>,
+    ) -> Result<T, Interrupted> {
+        self.token
+            .run_until_cancelled(future)
+            .await
+            .ok_or(Interrupted)
     }
 
     /// Like [`check`](Self::check), for readers and writers.
@@ -64,7 +77,9 @@ pub(super) struct StoppablePages<'a, P> {
 #[async_trait(?Send)]
 impl<P: EventPages> EventPages for StoppablePages<'_, P> {
     async fn next(&mut self) -> Result<Vec<Event>, ConversationsError> {
-        self.stop.check().map_err(|error| HostError::Failed(error.into()))?;
+        self.stop
+            .check()
+            .map_err(|error| HostError::Failed(error.into()))?;
         self.pages.next().await
     }
 }

@@ -21,7 +21,10 @@ pub(super) fn excerpt(text: &str) -> String {
     if text.is_empty() {
         return String::new();
     }
-    let lines: Vec<_> = text.lines().map(|line| shorten(line, MAX_LINE_BYTES)).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| shorten(line, MAX_LINE_BYTES))
+        .collect();
     let mut shown = indent(&lines[..lines.len().min(MAX_LINES)].join("\n"), false);
     if lines.len() > MAX_LINES {
         shown.push_str(&format!("\n  … {} more lines", lines.len() - MAX_LINES));
@@ -59,7 +62,10 @@ mod tests {
 
     #[test]
     fn long_text_is_truncated_with_a_line_count() {
-        let text = (0..100).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        let text = (0..100)
+            .map(|n| n.to_string())
+            .collect::<Vec<_>>()
+            .join("\n");
         assert!(excerpt(&text).ends_with("  29\n  … 70 more lines\n"));
     }
 }

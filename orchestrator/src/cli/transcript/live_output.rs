@@ -14,7 +14,8 @@ pub(super) const GAP: &str = "  [output comes faster than it can be shown: from 
 /// State of the live output of one action.
 pub(super) struct LiveOutput {
     pub(super) action: EventId,
-    /// The delegate action whose agent performs the action. `None` for the conversation's own agent.
+    /// The delegate action whose agent performs the action. `None` for the conversation's own
+    /// agent.
     pub(super) agent: Option<EventId>,
     has_output: bool,
     is_line_open: bool,
@@ -23,8 +24,8 @@ pub(super) struct LiveOutput {
     has_gap: bool,
     /// The first bytes of a character that is split between two chunks.
     partial: Vec<u8>,
-    /// The incomplete line of a set-up's output, so that a progress bar is shown once, in its last state. `None` for actions of
-    /// agents.
+    /// The incomplete line of a set-up's output, so that a progress bar is shown once, in its last
+    /// state. `None` for actions of agents.
     held: Option<String>,
 }
 
@@ -54,7 +55,8 @@ impl LiveOutput {
         self.show(&text)
     }
 
-    /// Returns a note about missing output. Empty after the first gap: a command that floods its output has gaps all the time.
+    /// Returns a note about missing output. Empty after the first gap: a command that floods its
+    /// output has gaps all the time.
     pub(super) fn report_gap(&mut self) -> String {
         if std::mem::replace(&mut self.has_gap, true) {
             return String::new();
@@ -64,18 +66,27 @@ impl LiveOutput {
         if self.bounds.has_left_out() {
             return String::new();
         }
-        let line_end = if std::mem::take(&mut self.is_line_open) { "\n" } else { "" };
+        let line_end = if std::mem::take(&mut self.is_line_open) {
+            "\n"
+        } else {
+            ""
+        };
         format!("{line_end}{GAP}")
     }
 
-    /// Returns the rest of the output: the held line, the end of an incomplete line, and a note on output that was left out.
-    /// `None` if there was no output.
+    /// Returns the rest of the output: the held line, the end of an incomplete line, and a note on
+    /// output that was left out. `None` if there was no output.
     pub(super) fn finish(mut self) -> Option<String> {
-        let mut text = self.held.take().map(|held| self.show(&held)).unwrap_or_default();
+        let mut text = self
+            .held
+            .take()
+            .map(|held| self.show(&held))
+            .unwrap_or_default();
         if self.is_line_open {
             text.push('\n');
         }
-        self.has_output.then(|| text + &indent(&self.bounds.finish(), false))
+        self.has_output
+            .then(|| text + &indent(&self.bounds.finish(), false))
     }
 
     fn show(&mut self, text: &str) -> String {
@@ -90,12 +101,15 @@ impl LiveOutput {
     }
 }
 
-/// Takes the complete lines, each without the text that a carriage return overwrote, as a terminal shows it. The last
-/// carriage return may belong to a line end whose newline was not received yet.
+/// Takes the complete lines, each without the text that a carriage return overwrote, as a terminal
+/// shows it. The last carriage return may belong to a line end whose newline was not received yet.
 fn take_complete_lines(held: &mut String) -> String {
     let rest = held.split_off(held.rfind('\n').map_or(0, |end| end + 1));
     let complete = std::mem::replace(held, rest);
-    let overwritten = held.trim_end_matches('\r').rfind('\r').map_or(0, |at| at + 1);
+    let overwritten = held
+        .trim_end_matches('\r')
+        .rfind('\r')
+        .map_or(0, |at| at + 1);
     held.drain(..overwritten);
     let mut lines = String::new();
     for line in complete.lines() {

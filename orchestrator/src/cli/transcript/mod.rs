@@ -23,7 +23,8 @@ pub(super) struct Transcript {
     live: Option<LiveOutput>,
     /// The model's answer until its event is received.
     partial_answer: PartialAnswer,
-    /// The delegate action whose agent the latest text was from. `None` for the conversation's own agent.
+    /// The delegate action whose agent the latest text was from. `None` for the conversation's own
+    /// agent.
     speaker: Option<EventId>,
     /// Names of the agents that tasks were delegated to, by the ids of the delegate actions.
     agents: BTreeMap<EventId, String>,
@@ -49,7 +50,10 @@ impl Transcript {
 
     /// Shows the id of each event, for `conversations fork --at`.
     pub(super) fn with_ids(self) -> Self {
-        Self { shows_ids: true, ..self }
+        Self {
+            shows_ids: true,
+            ..self
+        }
     }
 
     /// Returns the text of an event. Empty for an event that is not shown.
@@ -60,12 +64,21 @@ impl Transcript {
             EventBody::Record(record) => self.palette.paint(TextKind::Note, &record_text(record)),
         };
         let end = self.discard_partial_answer();
-        let text = if text.starts_with('\n') { text } else { format!("{end}{text}") };
-        let text = if self.shows_ids { self.with_id(event.id, &text) } else { text };
+        let text = if text.starts_with('\n') {
+            text
+        } else {
+            format!("{end}{text}")
+        };
+        let text = if self.shows_ids {
+            self.with_id(event.id, &text)
+        } else {
+            text
+        };
         self.with_heading(event.delegation, text)
     }
 
-    /// Puts the id of an event before its text: on a line of its own if the text is indented, which it keeps aligned.
+    /// Puts the id of an event before its text: on a line of its own if the text is indented, which
+    /// it keeps aligned.
     fn with_id(&self, id: EventId, text: &str) -> String {
         let shown = text.trim_start_matches('\n');
         if shown.is_empty() {
@@ -73,7 +86,10 @@ impl Transcript {
         }
         let lead = &text[..text.len() - shown.len()];
         let separator = if shown.starts_with(' ') { '\n' } else { ' ' };
-        format!("{lead}{}{separator}{shown}", self.palette.paint(TextKind::Note, &format!("#{id}")))
+        format!(
+            "{lead}{}{separator}{shown}",
+            self.palette.paint(TextKind::Note, &format!("#{id}"))
+        )
     }
 
     /// Registers the agent that a task was delegated to.
@@ -88,11 +104,19 @@ impl Transcript {
         }
         self.speaker = agent;
         let speaker = match agent {
-            Some(id) => format!("{} on task {id}", self.agents.get(&id).map_or("an agent", String::as_str)),
+            Some(id) => format!(
+                "{} on task {id}",
+                self.agents.get(&id).map_or("an agent", String::as_str)
+            ),
             None => "the agent".to_owned(),
         };
-        let speaker = self.palette.paint(TextKind::Speaker, &format!("\n--- {speaker} ---"));
-        format!("{speaker}{}{text}", if text.starts_with('\n') { "" } else { "\n" })
+        let speaker = self
+            .palette
+            .paint(TextKind::Speaker, &format!("\n--- {speaker} ---"));
+        format!(
+            "{speaker}{}{text}",
+            if text.starts_with('\n') { "" } else { "\n" }
+        )
     }
 
     /// Returns the words of the model's answer that a streamed piece completes.
@@ -132,22 +156,32 @@ impl Transcript {
             return String::new();
         };
         let (agent, text) = (live.agent, live.push(bytes));
-        let end = if text.is_empty() { "" } else { self.partial_answer.end_line() };
+        let end = if text.is_empty() {
+            ""
+        } else {
+            self.partial_answer.end_line()
+        };
         self.with_heading(agent, format!("{end}{text}"))
     }
 
     /// Formats a gap in an action's output. `None` for the output that is shown live.
     pub(super) fn format_gap(&mut self, action: Option<EventId>) -> String {
         let is_match = |live: &&mut LiveOutput| action.is_none_or(|action| live.action == action);
-        let Some(live) = self.live.as_mut().filter(is_match) else { return String::new() };
+        let Some(live) = self.live.as_mut().filter(is_match) else {
+            return String::new();
+        };
         let (agent, text) = (live.agent, live.report_gap());
         self.with_heading(agent, text)
     }
 
-    /// Starts to show an action's output live. Of several concurrent actions only one is shown live: the output of the others
-    /// is shown with their observations.
+    /// Starts to show an action's output live. Of several concurrent actions only one is shown
+    /// live: the output of the others is shown with their observations.
     fn start_live(&mut self, event: &Event, holds_lines: bool) {
-        if self.live.as_ref().is_none_or(|live| live.agent == event.delegation) {
+        if self
+            .live
+            .as_ref()
+            .is_none_or(|live| live.agent == event.delegation)
+        {
             self.live = Some(LiveOutput::new(event, holds_lines));
         }
     }
@@ -156,12 +190,22 @@ impl Transcript {
 fn record_text(record: &Record) -> String {
     match record {
         Record::SandboxLeased(lease) => {
-            format!("[sandbox {} ready, working in {}]\n", lease.sandbox_id, clean(&lease.working_dir))
+            format!(
+                "[sandbox {} ready, working in {}]\n",
+                lease.sandbox_id,
+                clean(&lease.working_dir)
+            )
         }
-        Record::LimitExtended(LimitExtended { limit: Limit::Iterations, to }) => {
+        Record::LimitExtended(LimitExtended {
+            limit: Limit::Iterations,
+            to,
+        }) => {
             format!("[limit of steps: {to}]\n")
         }
-        Record::LimitExtended(LimitExtended { limit: Limit::Budget, to }) => format!("[budget: ${to:.4}]\n"),
+        Record::LimitExtended(LimitExtended {
+            limit: Limit::Budget,
+            to,
+        }) => format!("[budget: ${to:.4}]\n"),
         // A retried call is reported live.
         Record::ConversationStarted(_)
         | Record::SandboxReleased(_)
@@ -191,13 +235,30 @@ mod tests {
     }
 
     fn run() -> Event {
-        let action = RunAction { command: "make".into(), thought: "build it".into(), ..Default::default() };
+        let action = RunAction {
+            command: "make".into(),
+            thought: "build it".into(),
+            ..Default::default()
+        };
         event(1, None, Action::from(action))
     }
 
     fn ran(exit_code: i64) -> Event {
-        let metadata = CommandMetadata { exit_code, ..Default::default() };
-        event(2, Some(1), Observation::new("a\nb", RunObservation { metadata, ..Default::default() }))
+        let metadata = CommandMetadata {
+            exit_code,
+            ..Default::default()
+        };
+        event(
+            2,
+            Some(1),
+            Observation::new(
+                "a\nb",
+                RunObservation {
+                    metadata,
+                    ..Default::default()
+                },
+            ),
+        )
     }
 
     #[test]
@@ -209,14 +270,24 @@ mod tests {
             transcript.format_output(EventId(1), b"\xac\x1b[2J"),
             transcript.format_event(&ran(2)),
         ];
-        assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  €\n  [exit code 2]\n");
+        assert_eq!(
+            shown.concat(),
+            "\nbuild it\n\n$ make\n  a\n  €\n  [exit code 2]\n"
+        );
     }
 
     #[test]
     fn message_is_not_repeated_when_it_was_streamed() {
         let message = |content: &str| {
             let content = content.to_owned();
-            event(1, None, Action::from(protocol::action::MessageAction { content, ..Default::default() }))
+            event(
+                1,
+                None,
+                Action::from(protocol::action::MessageAction {
+                    content,
+                    ..Default::default()
+                }),
+            )
         };
         let mut transcript = Transcript::new();
         let shown = [
@@ -227,27 +298,43 @@ mod tests {
             transcript.format_event(&message("Short.")),
         ];
         assert_eq!(shown[1], "\nagent: One line\n");
-        assert_eq!(shown.concat(), "\nagent: One line\nand another\nand the end\n\nagent: Short.\n");
+        assert_eq!(
+            shown.concat(),
+            "\nagent: One line\nand another\nand the end\n\nagent: Short.\n"
+        );
         transcript.push_answer("first try");
         assert_eq!(transcript.discard_partial_answer(), "\n");
         assert_eq!(transcript.push_answer("second\n"), "\nagent: second\n");
-        let shown = [transcript.push_answer("and a"), transcript.format_event(&ran(1))];
+        let shown = [
+            transcript.push_answer("and a"),
+            transcript.format_event(&ran(1)),
+        ];
         assert_eq!(shown.concat(), "and \n  a\n  b\n  [exit code 1]\n");
     }
 
     #[test]
     fn output_is_in_the_observation_when_it_was_not_live() {
         let mut transcript = Transcript::new();
-        let shown = [transcript.format_event(&run()), transcript.format_event(&ran(0))];
+        let shown = [
+            transcript.format_event(&run()),
+            transcript.format_event(&ran(0)),
+        ];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
     }
 
     #[test]
     fn id_precedes_the_text_of_each_shown_event() {
         let mut transcript = Transcript::new().with_ids();
-        let hidden = event(7, None, Observation::new("", protocol::observation::NullObservation {}));
+        let hidden = event(
+            7,
+            None,
+            Observation::new("", protocol::observation::NullObservation {}),
+        );
         let shown = [run(), ran(1), hidden].map(|event| transcript.format_event(&event));
-        assert_eq!(shown.concat(), "\n#1 build it\n\n$ make\n#2\n  a\n  b\n  [exit code 1]\n");
+        assert_eq!(
+            shown.concat(),
+            "\n#1 build it\n\n$ make\n#2\n  a\n  b\n  [exit code 1]\n"
+        );
     }
 
     #[test]
@@ -262,7 +349,10 @@ mod tests {
             transcript.format_output(EventId(1), b"\nlast"),
             transcript.format_event(&ran(1)),
         ];
-        assert_eq!(shown.concat(), "\nbuild it\n  100%, done.\n  last\n  [exit code 1]\n");
+        assert_eq!(
+            shown.concat(),
+            "\nbuild it\n  100%, done.\n  last\n  [exit code 1]\n"
+        );
     }
 
     #[test]
@@ -280,7 +370,10 @@ mod tests {
                 transcript.format_gap(None),
                 transcript.format_event(&ran(0)),
             ];
-            assert_eq!(shown.concat(), format!("  one\n{}  two\n", live_output::GAP));
+            assert_eq!(
+                shown.concat(),
+                format!("  one\n{}  two\n", live_output::GAP)
+            );
         }
     }
 
@@ -288,9 +381,14 @@ mod tests {
     fn cell_output_is_shown_without_kernel_info() {
         let mut transcript = Transcript::new();
         let mut shown = |content: &str| {
-            let place = "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]";
+            let place =
+                "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]";
             let kind = RunIpythonObservation::default();
-            transcript.format_event(&event(2, Some(1), Observation::new(format!("{content}{place}"), kind)))
+            transcript.format_event(&event(
+                2,
+                Some(1),
+                Observation::new(format!("{content}{place}"), kind),
+            ))
         };
         assert_eq!(shown("42"), "  42\n");
         assert_eq!(shown(""), "");

@@ -12,13 +12,21 @@ use super::live_output::LiveOutput;
 use crate::cli::palette::TextKind;
 
 impl Transcript {
-    pub(super) fn format_observation(&mut self, event: &Event, observation: &Observation) -> String {
-        let live = self.live.take_if(|live| Some(live.action) == event.cause).and_then(LiveOutput::finish);
+    pub(super) fn format_observation(
+        &mut self,
+        event: &Event,
+        observation: &Observation,
+    ) -> String {
+        let live = self
+            .live
+            .take_if(|live| Some(live.action) == event.cause)
+            .and_then(LiveOutput::finish);
         match &observation.kind {
             ObservationKind::AgentStateChanged(changed) => match changed.agent_state {
-                AgentState::Error => {
-                    self.palette.paint(TextKind::Failure, &format!("\nstopped: {}\n", clean(&changed.reason)))
-                }
+                AgentState::Error => self.palette.paint(
+                    TextKind::Failure,
+                    &format!("\nstopped: {}\n", clean(&changed.reason)),
+                ),
                 _ => String::new(),
             },
             ObservationKind::Think(_) | ObservationKind::Null(_) => String::new(),
@@ -28,12 +36,17 @@ impl Transcript {
                 let note = match run.metadata.exit_code {
                     0 => String::new(),
                     -1 => self.palette.paint(TextKind::Note, "  [still running]\n"),
-                    code => self.palette.paint(TextKind::Failure, &format!("  [exit code {code}]\n")),
+                    code => self
+                        .palette
+                        .paint(TextKind::Failure, &format!("  [exit code {code}]\n")),
                 };
                 text + &note
             }
-            ObservationKind::RunIpython(_) => live
-                .unwrap_or_else(|| excerpt(RunIpythonObservation::without_kernel_info(&observation.content))),
+            ObservationKind::RunIpython(_) => live.unwrap_or_else(|| {
+                excerpt(RunIpythonObservation::without_kernel_info(
+                    &observation.content,
+                ))
+            }),
             ObservationKind::Edit(edit) => match &edit.diff {
                 Some(diff) if !diff.is_empty() => excerpt(diff),
                 _ => excerpt(&observation.content),
@@ -47,7 +60,9 @@ impl Transcript {
                 let task = event.cause.map(|id| id.to_string()).unwrap_or_default();
                 match delegate.outputs.get("outcome").and_then(Value::as_str) {
                     // Its message was already shown.
-                    Some(outcome @ ("finished" | "rejected")) => format!("\n[task {task}: {outcome}]\n"),
+                    Some(outcome @ ("finished" | "rejected")) => {
+                        format!("\n[task {task}: {outcome}]\n")
+                    }
                     _ => format!("\n[task {task}: {}]\n", clean(&observation.content)),
                 }
             }
@@ -65,8 +80,16 @@ impl Transcript {
 
 /// Lists the names of the knowledge that was added to the user's message.
 fn recall_text(recall: &RecallObservation) -> String {
-    let instructions = (!recall.repo_instructions.is_empty()).then_some("the workspace's instructions");
-    let knowledge = recall.microagent_knowledge.iter().map(|knowledge| knowledge.name.as_str());
+    let instructions =
+        (!recall.repo_instructions.is_empty()).then_some("the workspace's instructions");
+    let knowledge = recall
+        .microagent_knowledge
+        .iter()
+        .map(|knowledge| knowledge.name.as_str());
     let names: Vec<_> = instructions.into_iter().chain(knowledge).collect();
-    if names.is_empty() { String::new() } else { format!("[recalled: {}]\n", clean(&names.join(", "))) }
+    if names.is_empty() {
+        String::new()
+    } else {
+        format!("[recalled: {}]\n", clean(&names.join(", ")))
+    }
 }

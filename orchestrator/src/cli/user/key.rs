@@ -56,7 +56,12 @@ and settings, and follows streams. It starts and changes nothing, and reaches no
 /// Returns what has been changed, for the audit log.
 pub(super) async fn run(command: KeyCommand, users: &Users) -> anyhow::Result<Option<String>> {
     match command {
-        KeyCommand::Add { user, scope, expires, json } => {
+        KeyCommand::Add {
+            user,
+            scope,
+            expires,
+            json,
+        } => {
             // Clap accepts only names of scopes.
             let scope = KeyScope::from_name(&scope).unwrap_or(KeyScope::Read);
             let new = users.add_key(&user, scope, expires).await?;
@@ -67,9 +72,16 @@ pub(super) async fn run(command: KeyCommand, users: &Users) -> anyhow::Result<Op
                 print::line(&value.to_string())?;
             } else {
                 print::line(secret)?;
-                print::note(&format!("key {} of {user}; it is not shown again\n", new.key.id));
+                print::note(&format!(
+                    "key {} of {user}; it is not shown again\n",
+                    new.key.id
+                ));
             }
-            Ok(Some(format!("user key add {user}: {} {}", new.key.id, scope.as_str())))
+            Ok(Some(format!(
+                "user key add {user}: {} {}",
+                new.key.id,
+                scope.as_str()
+            )))
         }
         KeyCommand::Ls { user, json } => {
             let keys = users.keys(user.as_ref()).await?;
@@ -77,7 +89,10 @@ pub(super) async fn run(command: KeyCommand, users: &Users) -> anyhow::Result<Op
                 print::line(&keys.iter().map(to_json).collect::<Value>().to_string())?;
             } else {
                 let rows: Vec<_> = keys.iter().map(to_cells).collect();
-                table::print(["ID", "USER", "SCOPE", "AGE", "EXPIRES IN", "LAST USED"], &rows)?;
+                table::print(
+                    ["ID", "USER", "SCOPE", "AGE", "EXPIRES IN", "LAST USED"],
+                    &rows,
+                )?;
             }
             Ok(None)
         }

@@ -1,8 +1,9 @@
 //! What of the operator's configuration reaches the conversations of users.
 //!
-//! Users read the environment of their sandboxes, and act with the tools of the servers that they are offered. So secrets, variables,
-//! tokens, tool servers and the operator's git user are left out, except those whose names `share_with_users` lists. Keys of models
-//! and services stay on the host.
+//! Users read the environment of their sandboxes, and act with the tools of the servers that they
+//! are offered. So secrets, variables, tokens, tool servers and the operator's git user are left
+//! out, except those whose names `share_with_users` lists. Keys of models and services stay on the
+//! host.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +20,22 @@ pub(super) fn remove_private(config: &mut Config) {
     visit_private(config, &mut |_| false);
 }
 
-/// Returns a sentence for the operator about names that are not shared, and one about shared names that do not exist. Empty if there
-/// are none.
+/// Returns a sentence for the operator about names that are not shared, and one about shared names
+/// that do not exist. Empty if there are none.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut private = BTreeSet::new();
     let mut known = BTreeSet::new();
     let shared = &config.shared_with_users;
-    let mut visited = Config { shared_with_users: BTreeSet::new(), ..config.clone() };
+    let mut visited = Config {
+        shared_with_users: BTreeSet::new(),
+        ..config.clone()
+    };
     visit_private(&mut visited, &mut |name| {
-        let names = if shared.contains(name) { &mut known } else { &mut private };
+        let names = if shared.contains(name) {
+            &mut known
+        } else {
+            &mut private
+        };
         names.insert(name.to_owned());
         true
     });
@@ -36,10 +44,15 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let mut warnings = Vec::new();
     if !private.is_empty() {
         let names = private.join(", ");
-        warnings.push(format!("users do not get {names}: share_with_users in [core] lists what they share"));
+        warnings.push(format!(
+            "users do not get {names}: share_with_users in [core] lists what they share"
+        ));
     }
     if !unknown.is_empty() {
-        warnings.push(format!("share_with_users lists what is not configured: {}", unknown.join(", ")));
+        warnings.push(format!(
+            "share_with_users lists what is not configured: {}",
+            unknown.join(", ")
+        ));
     }
     warnings
 }

@@ -8,15 +8,24 @@ fn configs(file: &str) -> UserConfigs {
 
 fn configs_with(file: &str, environment: fn(&str) -> Option<&'static str>) -> UserConfigs {
     let named = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
-    std::fs::write(named.path(), format!("{file}\n[llm]\nmodel = 'openai/a'\napi_key = 'key-operator'\n"))
-        .unwrap();
+    std::fs::write(
+        named.path(),
+        format!("{file}\n[llm]\nmodel = 'openai/a'\napi_key = 'key-operator'\n"),
+    )
+    .unwrap();
     let load = |agent: Option<&str>| {
         let overrides = Overrides {
             config_file: Some(named.path().to_owned()),
             agent: agent.map(str::to_owned),
             ..Default::default()
         };
-        let variable = |name: &str| if name == "HOME" { Some("/nowhere") } else { environment(name) };
+        let variable = |name: &str| {
+            if name == "HOME" {
+                Some("/nowhere")
+            } else {
+                environment(name)
+            }
+        };
         Config::load(&overrides, |name| variable(name).map(str::to_owned)).unwrap()
     };
     UserConfigs::new(
@@ -27,11 +36,16 @@ fn configs_with(file: &str, environment: fn(&str) -> Option<&'static str>) -> Us
 }
 
 fn profile(settings: UserSettings) -> UserProfile {
-    UserProfile { settings: Some(settings), ..UserProfile::default() }
+    UserProfile {
+        settings: Some(settings),
+        ..UserProfile::default()
+    }
 }
 
 fn compose(file: &str, settings: UserSettings) -> Config {
-    configs(file).for_new(None, &profile(settings), None).unwrap()
+    configs(file)
+        .for_new(None, &profile(settings), None)
+        .unwrap()
 }
 
 #[test]
@@ -61,9 +75,14 @@ fn confirmation_of_the_operator_is_never_reduced() {
             ..UserSettings::default()
         };
         let config = compose(file, settings);
-        (confirmation_policy(&config.security), config.security.analyzer.is_some())
+        (
+            confirmation_policy(&config.security),
+            config.security.analyzer.is_some(),
+        )
     };
-    let high = ConfirmationPolicy::Risky { from: protocol::risk::SecurityRisk::High };
+    let high = ConfirmationPolicy::Risky {
+        from: protocol::risk::SecurityRisk::High,
+    };
     let (always, never) = (ConfirmationPolicy::Always, ConfirmationPolicy::Never);
     assert_eq!(policy("", None, None), (never, false));
     assert_eq!(policy("", Some(true), None), (always, false));
@@ -71,25 +90,54 @@ fn confirmation_of_the_operator_is_never_reduced() {
     assert_eq!(policy("", Some(true), Some("/etc/passwd")), (always, false));
     let operators = "[security]\nconfirmation_mode = true";
     assert_eq!(policy(operators, Some(false), Some("llm")), (always, false));
-    assert_eq!(policy("[security]\nconfirmation_policy = 'high'", Some(false), Some("llm")), (high, false));
-    assert_eq!(policy("[security]\nconfirmation_policy = 'never'", Some(true), None), (always, false));
+    assert_eq!(
+        policy(
+            "[security]\nconfirmation_policy = 'high'",
+            Some(false),
+            Some("llm")
+        ),
+        (high, false)
+    );
+    assert_eq!(
+        policy(
+            "[security]\nconfirmation_policy = 'never'",
+            Some(true),
+            None
+        ),
+        (always, false)
+    );
 }
 
 #[test]
 fn agent_is_one_of_those_that_can_be_used() {
-    let agent = |name: &str| UserSettings { agent: Some(name.to_owned()), ..UserSettings::default() };
+    let agent = |name: &str| UserSettings {
+        agent: Some(name.to_owned()),
+        ..UserSettings::default()
+    };
     assert_eq!(configs("").agents(), ["CodeActAgent", "ReadOnlyAgent"]);
-    for (name, expected) in
-        [("ReadOnlyAgent", "ReadOnlyAgent"), ("CodeActAgent", "CodeActAgent"), ("", "CodeActAgent")]
-    {
+    for (name, expected) in [
+        ("ReadOnlyAgent", "ReadOnlyAgent"),
+        ("CodeActAgent", "CodeActAgent"),
+        ("", "CodeActAgent"),
+    ] {
         assert_eq!(compose("", agent(name)).agent.stored_name, expected);
         configs("").check(&agent(name)).unwrap();
     }
-    assert_eq!(configs("").check(&agent("/etc/passwd")).unwrap_err().field, "agent");
-    assert!(configs("").for_new(None, &profile(agent("Missing")), None).is_err());
+    assert_eq!(
+        configs("").check(&agent("/etc/passwd")).unwrap_err().field,
+        "agent"
+    );
+    assert!(
+        configs("")
+            .for_new(None, &profile(agent("Missing")), None)
+            .is_err()
+    );
     // The agent of a request precedes that of the settings.
     let of_request = |name| configs("").for_new(None, &profile(agent("CodeActAgent")), Some(name));
-    assert_eq!(of_request("ReadOnlyAgent").unwrap().agent.stored_name, "ReadOnlyAgent");
+    assert_eq!(
+        of_request("ReadOnlyAgent").unwrap().agent.stored_name,
+        "ReadOnlyAgent"
+    );
     assert!(of_request("Missing").is_err());
 }
 
@@ -101,8 +149,20 @@ fn token_is_for_its_host_and_a_secret_of_commands() {
         host: host.map(str::to_owned),
     };
     for (provider, host, expected, credentials, variable) in [
-        (GitProvider::GitHub, None, "github.com", "token-of-user", "GITHUB_TOKEN"),
-        (GitProvider::GitHub, Some("https://github.com/"), "github.com", "token-of-user", "GITHUB_TOKEN"),
+        (
+            GitProvider::GitHub,
+            None,
+            "github.com",
+            "token-of-user",
+            "GITHUB_TOKEN",
+        ),
+        (
+            GitProvider::GitHub,
+            Some("https://github.com/"),
+            "github.com",
+            "token-of-user",
+            "GITHUB_TOKEN",
+        ),
         (
             GitProvider::GitLab,
             Some("git.example:8443"),
@@ -119,10 +179,24 @@ fn token_is_for_its_host_and_a_secret_of_commands() {
         ),
     ] {
         let git_tokens = BTreeMap::from([(provider, token(host))]);
-        let config =
-            configs("").for_new(None, &UserProfile { git_tokens, ..UserProfile::default() }, None).unwrap();
-        assert_eq!(config.workspace.git_tokens[expected].expose_secret(), credentials);
-        assert_eq!(config.secrets[variable].value.expose_secret(), "token-of-user");
+        let config = configs("")
+            .for_new(
+                None,
+                &UserProfile {
+                    git_tokens,
+                    ..UserProfile::default()
+                },
+                None,
+            )
+            .unwrap();
+        assert_eq!(
+            config.workspace.git_tokens[expected].expose_secret(),
+            credentials
+        );
+        assert_eq!(
+            config.secrets[variable].value.expose_secret(),
+            "token-of-user"
+        );
     }
 }
 
@@ -137,22 +211,41 @@ fn users_model_is_shared_with_agents_of_the_same_model() {
                 [llm.own]\nmodel = 'openai/own'";
     let config = compose(file, settings);
     let model = |name: &str| config.team[name].llm.model.clone().unwrap();
-    assert_eq!((model("ReadOnlyAgent"), model("BrowsingAgent")), ("openai/b".into(), "openai/own".into()));
+    assert_eq!(
+        (model("ReadOnlyAgent"), model("BrowsingAgent")),
+        ("openai/b".into(), "openai/own".into())
+    );
     assert!(config.is_routed_like(&config.team["ReadOnlyAgent"]));
     assert!(!config.is_routed_like(&config.team["BrowsingAgent"]));
 }
 
 #[test]
 fn operators_model_is_used_when_the_users_lacks_a_key() {
-    let model = |name: &str| UserSettings { llm_model: Some(name.to_owned()), ..UserSettings::default() };
-    assert_eq!(compose("", model("anthropic/c")).llm.model.as_deref(), Some("openai/a"));
-    assert_eq!(compose("", model("openai/b")).llm.model.as_deref(), Some("openai/b"));
-    let stored =
-        configs("").for_stored(None, &profile(model("anthropic/c")), "CodeActAgent", "openai/s").unwrap();
+    let model = |name: &str| UserSettings {
+        llm_model: Some(name.to_owned()),
+        ..UserSettings::default()
+    };
+    assert_eq!(
+        compose("", model("anthropic/c")).llm.model.as_deref(),
+        Some("openai/a")
+    );
+    assert_eq!(
+        compose("", model("openai/b")).llm.model.as_deref(),
+        Some("openai/b")
+    );
+    let stored = configs("")
+        .for_stored(
+            None,
+            &profile(model("anthropic/c")),
+            "CodeActAgent",
+            "openai/s",
+        )
+        .unwrap();
     assert_eq!(stored.llm.model.as_deref(), Some("openai/s"));
 }
 
-/// Everything that is private to the operator, in the main agent and in one that tasks are delegated to.
+/// Everything that is private to the operator, in the main agent and in one that tasks are
+/// delegated to.
 const PRIVATE: &str = "[core]\nshare_with_users = [SHARED]\ngit_user_name = 'canary-name'\ngit_user_email = 'canary-mail'\n\
     search_api_key = 'tvly-canary'\n[agent]\ndelegates = ['ReadOnlyAgent']\n\
     [secrets]\nDEPLOY_KEY = 'canary-secret'\n\
@@ -164,15 +257,20 @@ const PRIVATE: &str = "[core]\nshare_with_users = [SHARED]\ngit_user_name = 'can
 fn reaching(shared: &str, owner: Option<&UserId>) -> Vec<String> {
     let environment = |name: &str| (name == "GITHUB_TOKEN").then_some("canary-token");
     let configs = configs_with(&PRIVATE.replace("SHARED", shared), environment);
-    let config = configs.for_new(owner, &UserProfile::default(), None).unwrap();
+    let config = configs
+        .for_new(owner, &UserProfile::default(), None)
+        .unwrap();
     let url = "https://git.example/a/b".to_owned();
     let repository = protocol::record::WorkspaceSetup::Repository { url, branch: None };
     let of_agent = |config: &Config| {
         let variables = workspace::environment(&config.workspace, Some(&repository)).into_keys();
         let tokens = config.workspace.git_tokens.keys().cloned();
         let servers = config.mcp.servers.iter().map(|server| server.name.clone());
-        let names: Vec<String> =
-            variables.chain(tokens).chain(servers).chain(config.secrets.keys().cloned()).collect();
+        let names: Vec<String> = variables
+            .chain(tokens)
+            .chain(servers)
+            .chain(config.secrets.keys().cloned())
+            .collect();
         names
     };
     let names: BTreeSet<_> = config.agents().flat_map(of_agent).collect();
@@ -183,14 +281,24 @@ fn reaching(shared: &str, owner: Option<&UserId>) -> Vec<String> {
 fn nothing_private_to_the_operator_reaches_users() {
     let ada: UserId = "ada".parse().unwrap();
     assert_eq!(reaching("", Some(&ada)), Vec::<String>::new());
-    assert_eq!(reaching("'DEPLOY_KEY', 'START'", Some(&ada)), ["DEPLOY_KEY", "START"]);
-    assert_eq!(reaching("'tickets', 'GITHUB_TOKEN'", Some(&ada)), ["github.com", "tickets"]);
+    assert_eq!(
+        reaching("'DEPLOY_KEY', 'START'", Some(&ada)),
+        ["DEPLOY_KEY", "START"]
+    );
+    assert_eq!(
+        reaching("'tickets', 'GITHUB_TOKEN'", Some(&ada)),
+        ["github.com", "tickets"]
+    );
     let git = ["GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_0", "GIT_CONFIG_VALUE_0"];
     assert_eq!(reaching("'selected_repo'", Some(&ada)), git);
     let author = ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"];
     assert_eq!(reaching("'git_user_name'", Some(&ada)), author);
     let own = reaching("", None);
-    for name in git.iter().chain(&author).chain(&["DEPLOY_KEY", "START", "github.com", "tavily", "tickets"]) {
+    for name in
+        git.iter()
+            .chain(&author)
+            .chain(&["DEPLOY_KEY", "START", "github.com", "tavily", "tickets"])
+    {
         assert!(own.iter().any(|own| own == name), "{name}: {own:?}");
     }
 }
@@ -198,7 +306,10 @@ fn nothing_private_to_the_operator_reaches_users() {
 #[test]
 fn operator_is_warned_of_names_that_are_not_shared() {
     let environment = |name: &str| (name == "GITHUB_TOKEN").then_some("canary-token");
-    let configs = configs_with(&PRIVATE.replace("SHARED", "'START', 'STRAT', 'selected_repo'"), environment);
+    let configs = configs_with(
+        &PRIVATE.replace("SHARED", "'START', 'STRAT', 'selected_repo'"),
+        environment,
+    );
     assert_eq!(
         sharing_warnings(configs.operators()),
         [
@@ -207,7 +318,10 @@ fn operator_is_warned_of_names_that_are_not_shared() {
             "share_with_users lists what is not configured: STRAT",
         ]
     );
-    assert_eq!(sharing_warnings(configs_with("", |_| None).operators()), [""; 0]);
+    assert_eq!(
+        sharing_warnings(configs_with("", |_| None).operators()),
+        [""; 0]
+    );
 }
 
 /// Keys of what a server offers to its users: agents, models, limits, sandboxes.
@@ -237,7 +351,10 @@ const OFFERED: &[(&str, &str)] = &[
         "condenser",
         "type llm_config attention_window keep_first max_events max_size max_event_length condensers",
     ),
-    ("security", "confirmation_mode confirmation_policy security_analyzer security_analyzer_timeout"),
+    (
+        "security",
+        "confirmation_mode confirmation_policy security_analyzer security_analyzer_timeout",
+    ),
     (
         "sandbox",
         "base_container_image runtime_container_image network platform cuda_visible_devices ssh_host \
@@ -266,7 +383,10 @@ const ON_HOST: &[(&str, &str)] = &[
     ("llm", "api_key log_completions log_completions_folder"),
     ("store", "url blobs lease_duration"),
     ("security", "security_analyzer_url security_analyzer_key"),
-    ("sandbox", "remote_server_url remote_runtime_api_url remote_server_key remote_ca_file api_key"),
+    (
+        "sandbox",
+        "remote_server_url remote_runtime_api_url remote_server_key remote_ca_file api_key",
+    ),
 ];
 
 /// A new key is in one of the lists, so that it cannot reach users by default.

@@ -7,7 +7,11 @@ use rusqlite::{Connection, Row, TransactionBehavior, params};
 use super::parse_text;
 use crate::audit_row::{ActorRow, is_removal_due, max_by_kind, max_by_user, max_of_known};
 
-pub(super) fn append(connection: &mut Connection, entry: &AuditEntry, max: u64) -> rusqlite::Result<()> {
+pub(super) fn append(
+    connection: &mut Connection,
+    entry: &AuditEntry,
+    max: u64,
+) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     insert(&transaction, entry)?;
     if is_removal_due(transaction.last_insert_rowid(), 1) {
@@ -22,7 +26,9 @@ pub(super) fn append_all(
     max: u64,
 ) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    entries.iter().try_for_each(|entry| insert(&transaction, entry))?;
+    entries
+        .iter()
+        .try_for_each(|entry| insert(&transaction, entry))?;
     if is_removal_due(transaction.last_insert_rowid(), entries.len()) {
         remove_oldest(&transaction, max)?;
     }
@@ -33,7 +39,14 @@ fn insert(connection: &Connection, entry: &AuditEntry) -> rusqlite::Result<()> {
     const INSERT: &str = "
         INSERT INTO audit (at_ms, actor, user, key, address, action, conversation, status)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-    let AuditEntry { at_ms, actor, address, action, conversation, status } = entry;
+    let AuditEntry {
+        at_ms,
+        actor,
+        address,
+        action,
+        conversation,
+        status,
+    } = entry;
     let ActorRow { kind, user, key } = ActorRow::new(actor);
     connection.prepare_cached(INSERT)?.execute(params![
         at_ms,
@@ -65,8 +78,9 @@ fn remove_oldest(connection: &Connection, max: u64) -> rusqlite::Result<()> {
     if connection.query_row(IS_FULL, [max_of_known(max)], |row| row.get(0))? {
         let max_of_user = max_by_user(max);
         let mut above = connection.prepare_cached(USERS_ABOVE_SHARE)?;
-        let users: Vec<String> =
-            above.query_map([max_of_user], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let users: Vec<String> = above
+            .query_map([max_of_user], |row| row.get(0))?
+            .collect::<rusqlite::Result<_>>()?;
         for user in users {
             connection.execute(REMOVE_OF_USER, params![user, max_of_user])?;
         }
@@ -77,7 +91,10 @@ fn remove_oldest(connection: &Connection, max: u64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-pub(super) fn read(connection: &Connection, filter: &AuditFilter) -> rusqlite::Result<Vec<AuditEntry>> {
+pub(super) fn read(
+    connection: &Connection,
+    filter: &AuditFilter,
+) -> rusqlite::Result<Vec<AuditEntry>> {
     const READ: &str = "
         SELECT at_ms, actor, user, key, address, action, conversation, status FROM audit
         WHERE (?1 IS NULL OR user = ?1) AND (?2 IS NULL OR conversation = ?2)
@@ -105,11 +122,16 @@ pub(super) fn read_after(
         SELECT at_ms, actor, user, key, address, action, conversation, status, number FROM audit
         WHERE number > ?1 ORDER BY number LIMIT ?2";
     // One that cannot be stored is beyond the end.
-    let (Ok(after), limit) = (i64::try_from(after), i64::try_from(limit).unwrap_or(i64::MAX)) else {
+    let (Ok(after), limit) = (
+        i64::try_from(after),
+        i64::try_from(limit).unwrap_or(i64::MAX),
+    ) else {
         return Ok(Vec::new());
     };
     let mut statement = connection.prepare_cached(READ)?;
-    statement.query_map([after, limit], |row| Ok((row.get(8)?, parse(row)?)))?.collect()
+    statement
+        .query_map([after, limit], |row| Ok((row.get(8)?, parse(row)?)))?
+        .collect()
 }
 
 fn parse(row: &Row<'_>) -> rusqlite::Result<AuditEntry> {

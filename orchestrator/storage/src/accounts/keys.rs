@@ -13,7 +13,10 @@ struct UnknownScope(String);
 
 macro_rules! select {
     ($rest:literal) => {
-        concat!("SELECT id, user, scope, created_at, expires_at, last_used_at FROM keys ", $rest)
+        concat!(
+            "SELECT id, user, scope, created_at, expires_at, last_used_at FROM keys ",
+            $rest
+        )
     };
 }
 
@@ -55,24 +58,36 @@ pub(super) fn remove(connection: &mut Connection, id: &KeyId) -> rusqlite::Resul
 
 pub(super) fn all(connection: &Connection, user: Option<&UserId>) -> rusqlite::Result<Vec<Key>> {
     const ALL: &str = select!("WHERE ?1 IS NULL OR user = ?1 ORDER BY user, created_at, rowid");
-    connection.prepare_cached(ALL)?.query_map([user.map(UserId::as_str)], parse)?.collect()
+    connection
+        .prepare_cached(ALL)?
+        .query_map([user.map(UserId::as_str)], parse)?
+        .collect()
 }
 
 pub(super) fn with_id(connection: &Connection, id: &KeyId) -> rusqlite::Result<Option<Key>> {
     find(connection, select!("WHERE id = ?1"), &id.as_str())
 }
 
-pub(super) fn with_hash(connection: &Connection, hash: &SecretHash) -> rusqlite::Result<Option<Key>> {
+pub(super) fn with_hash(
+    connection: &Connection,
+    hash: &SecretHash,
+) -> rusqlite::Result<Option<Key>> {
     find(connection, select!("WHERE hash = ?1"), hash.as_bytes())
 }
 
 fn find(connection: &Connection, select: &str, value: &dyn ToSql) -> rusqlite::Result<Option<Key>> {
-    connection.prepare_cached(select)?.query_row([value], parse).optional()
+    connection
+        .prepare_cached(select)?
+        .query_row([value], parse)
+        .optional()
 }
 
 pub(super) fn record_use(connection: &Connection, id: &KeyId, now: u64) -> rusqlite::Result<()> {
     const UPDATE: &str = "UPDATE keys SET last_used_at = ?2 WHERE id = ?1";
-    connection.prepare_cached(UPDATE)?.execute(params![id.as_str(), now]).map(drop)
+    connection
+        .prepare_cached(UPDATE)?
+        .execute(params![id.as_str(), now])
+        .map(drop)
 }
 
 fn parse(row: &Row<'_>) -> rusqlite::Result<Key> {

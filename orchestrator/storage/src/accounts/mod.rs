@@ -1,8 +1,10 @@
-//! Users, keys, sessions and the audit log in a SQLite file of their own, next to the event logs of a single host.
+//! Users, keys, sessions and the audit log in a SQLite file of their own, next to the event logs of
+//! a single host.
 //!
-//! Several processes may use the same file: a command line adds and revokes keys while a server reads them. Each change is one
-//! transaction, and is synced before it returns, so that a revoked key stays revoked after a power failure.
-//! Entries of the audit log survive the death of the process; a power failure may lose the latest.
+//! Several processes may use the same file: a command line adds and revokes keys while a server
+//! reads them. Each change is one transaction, and is synced before it returns, so that a revoked
+//! key stays revoked after a power failure. Entries of the audit log survive the death of the
+//! process; a power failure may lose the latest.
 
 mod audit;
 mod keys;
@@ -14,8 +16,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use accounts::{
-    AccountRecords, AccountStore, AddedAccounts, AuditEntry, AuditFilter, AuditStore, Key, KeyId, SecretHash,
-    Session, StoreFailure, User,
+    AccountRecords, AccountStore, AddedAccounts, AuditEntry, AuditFilter, AuditStore, Key, KeyId,
+    SecretHash, Session, StoreFailure, User,
 };
 use async_trait::async_trait;
 use protocol::UserId;
@@ -42,7 +44,8 @@ pub struct SqliteAccounts {
 }
 
 impl SqliteAccounts {
-    /// Opens the file. Creates it (mode 0600), its folder (mode 0700) and its tables if they do not exist.
+    /// Opens the file. Creates it (mode 0600), its folder (mode 0700) and its tables if they do not
+    /// exist.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -56,8 +59,8 @@ impl SqliteAccounts {
         .await
     }
 
-    /// Like [`open`](Self::open). If the file or its folder cannot be written, nothing is created or migrated, and every change
-    /// fails.
+    /// Like [`open`](Self::open). If the file or its folder cannot be written, nothing is created
+    /// or migrated, and every change fails.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -78,7 +81,10 @@ impl SqliteAccounts {
     }
 
     fn with_connections(connection: Connection, audit: Connection) -> Self {
-        Self { connection: Arc::new(Mutex::new(connection)), audit: Arc::new(Mutex::new(audit)) }
+        Self {
+            connection: Arc::new(Mutex::new(connection)),
+            audit: Arc::new(Mutex::new(audit)),
+        }
     }
 
     async fn run<T: Send + 'static, E: Into<BoxError> + Send + 'static>(
@@ -100,7 +106,10 @@ async fn run_on<T: Send + 'static, E: Into<BoxError> + Send + 'static>(
     let shared = Arc::clone(connection);
     // A panic rolls its transaction back.
     let run = move || run(&mut shared.lock().unwrap_or_else(PoisonError::into_inner));
-    let failed = |source: BoxError| StoreFailure { operation, source: cause(source) };
+    let failed = |source: BoxError| StoreFailure {
+        operation,
+        source: cause(source),
+    };
     match tokio::task::spawn_blocking(run).await {
         Ok(result) => result.map_err(|error| failed(error.into())),
         Err(error) => Err(failed(error.into())),
@@ -111,75 +120,121 @@ async fn run_on<T: Send + 'static, E: Into<BoxError> + Send + 'static>(
 impl AccountStore for SqliteAccounts {
     async fn put_user(&self, name: &UserId, now: u64) -> Result<(), StoreFailure> {
         let name = name.clone();
-        self.run("add a user", move |connection| users::put(connection, &name, now)).await
+        self.run("add a user", move |connection| {
+            users::put(connection, &name, now)
+        })
+        .await
     }
 
     async fn remove_user(&self, name: &UserId, now: u64) -> Result<bool, StoreFailure> {
         let name = name.clone();
-        self.run("remove a user", move |connection| users::remove(connection, &name, now)).await
+        self.run("remove a user", move |connection| {
+            users::remove(connection, &name, now)
+        })
+        .await
     }
 
     async fn user(&self, name: &UserId) -> Result<Option<User>, StoreFailure> {
         let name = name.clone();
-        self.run("read a user", move |connection| users::find(connection, &name)).await
+        self.run("read a user", move |connection| {
+            users::find(connection, &name)
+        })
+        .await
     }
 
     async fn users(&self) -> Result<Vec<User>, StoreFailure> {
-        self.run("read the users", |connection| users::all(connection)).await
+        self.run("read the users", |connection| users::all(connection))
+            .await
     }
 
-    async fn add_key(&self, key: &Key, hash: &SecretHash, max: usize) -> Result<bool, StoreFailure> {
+    async fn add_key(
+        &self,
+        key: &Key,
+        hash: &SecretHash,
+        max: usize,
+    ) -> Result<bool, StoreFailure> {
         let (key, hash) = (key.clone(), *hash);
-        self.run("add a key", move |connection| keys::add(connection, &key, &hash, max)).await
+        self.run("add a key", move |connection| {
+            keys::add(connection, &key, &hash, max)
+        })
+        .await
     }
 
     async fn remove_key(&self, id: &KeyId) -> Result<bool, StoreFailure> {
         let id = id.clone();
-        self.run("revoke a key", move |connection| keys::remove(connection, &id)).await
+        self.run("revoke a key", move |connection| {
+            keys::remove(connection, &id)
+        })
+        .await
     }
 
     async fn keys(&self, user: Option<&UserId>) -> Result<Vec<Key>, StoreFailure> {
         let user = user.cloned();
-        self.run("read the keys", move |connection| keys::all(connection, user.as_ref())).await
+        self.run("read the keys", move |connection| {
+            keys::all(connection, user.as_ref())
+        })
+        .await
     }
 
     async fn key(&self, id: &KeyId) -> Result<Option<Key>, StoreFailure> {
         let id = id.clone();
-        self.run("read a key", move |connection| keys::with_id(connection, &id)).await
+        self.run("read a key", move |connection| {
+            keys::with_id(connection, &id)
+        })
+        .await
     }
 
     async fn find_key(&self, hash: &SecretHash) -> Result<Option<Key>, StoreFailure> {
         let hash = *hash;
-        self.run("read a key", move |connection| keys::with_hash(connection, &hash)).await
+        self.run("read a key", move |connection| {
+            keys::with_hash(connection, &hash)
+        })
+        .await
     }
 
     async fn record_use(&self, id: &KeyId, now: u64) -> Result<(), StoreFailure> {
         let id = id.clone();
-        self.run("record the use of a key", move |connection| keys::record_use(connection, &id, now)).await
+        self.run("record the use of a key", move |connection| {
+            keys::record_use(connection, &id, now)
+        })
+        .await
     }
 
     async fn add_session(&self, session: &Session, max: usize) -> Result<(), StoreFailure> {
         let session = session.clone();
-        self.run("start a session", move |connection| sessions::add(connection, &session, max)).await
+        self.run("start a session", move |connection| {
+            sessions::add(connection, &session, max)
+        })
+        .await
     }
 
     async fn session(&self, hash: &SecretHash) -> Result<Option<Session>, StoreFailure> {
         let hash = *hash;
-        self.run("read a session", move |connection| sessions::find(connection, &hash)).await
+        self.run("read a session", move |connection| {
+            sessions::find(connection, &hash)
+        })
+        .await
     }
 
     async fn remove_session(&self, hash: &SecretHash) -> Result<bool, StoreFailure> {
         let hash = *hash;
-        self.run("end a session", move |connection| sessions::remove(connection, &hash)).await
+        self.run("end a session", move |connection| {
+            sessions::remove(connection, &hash)
+        })
+        .await
     }
 
     async fn records(&self) -> Result<AccountRecords, StoreFailure> {
-        self.run("read the users and their keys", records::read).await
+        self.run("read the users and their keys", records::read)
+            .await
     }
 
     async fn add_records(&self, records: &AccountRecords) -> Result<AddedAccounts, StoreFailure> {
         let records = records.clone();
-        self.run("add users and their keys", move |connection| records::add(connection, &records)).await
+        self.run("add users and their keys", move |connection| {
+            records::add(connection, &records)
+        })
+        .await
     }
 }
 
@@ -195,16 +250,25 @@ impl AuditStore for SqliteAccounts {
 
     async fn read(&self, filter: &AuditFilter) -> Result<Vec<AuditEntry>, StoreFailure> {
         let filter = filter.clone();
-        run_on(&self.audit, "read the audit log", move |connection| audit::read(connection, &filter)).await
+        run_on(&self.audit, "read the audit log", move |connection| {
+            audit::read(connection, &filter)
+        })
+        .await
     }
 
     async fn append_all(&self, entries: &[AuditEntry], max: u64) -> Result<(), StoreFailure> {
         let entries = entries.to_vec();
-        self.run("append to the audit log", move |connection| audit::append_all(connection, &entries, max))
-            .await
+        self.run("append to the audit log", move |connection| {
+            audit::append_all(connection, &entries, max)
+        })
+        .await
     }
 
-    async fn read_after(&self, after: u64, limit: usize) -> Result<Vec<(u64, AuditEntry)>, StoreFailure> {
+    async fn read_after(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<(u64, AuditEntry)>, StoreFailure> {
         let read = move |connection: &mut Connection| audit::read_after(connection, after, limit);
         run_on(&self.audit, "read the audit log", read).await
     }

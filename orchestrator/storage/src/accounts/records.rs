@@ -22,11 +22,20 @@ pub(super) fn read(connection: &mut Connection) -> Result<AccountRecords, Record
     let keys = keys::all(&snapshot, None)?;
     let mut statement = snapshot.prepare_cached(HASHES)?;
     let hashes = statement.query_map([], |row| row.get(0).map(SecretHash::from_bytes))?;
-    let records = keys.into_iter().zip(hashes).map(|(key, hash)| Ok(KeyRecord { key, hash: hash? }));
-    Ok(AccountRecords::new(users, records.collect::<rusqlite::Result<_>>()?)?)
+    let records = keys
+        .into_iter()
+        .zip(hashes)
+        .map(|(key, hash)| Ok(KeyRecord { key, hash: hash? }));
+    Ok(AccountRecords::new(
+        users,
+        records.collect::<rusqlite::Result<_>>()?,
+    )?)
 }
 
-pub(super) fn add(connection: &mut Connection, records: &AccountRecords) -> rusqlite::Result<AddedAccounts> {
+pub(super) fn add(
+    connection: &mut Connection,
+    records: &AccountRecords,
+) -> rusqlite::Result<AddedAccounts> {
     const ADD_USER: &str = "INSERT INTO users (name, created_at, removed_at) VALUES (?1, ?2, ?3)";
     const ADD_KEY: &str = "
         INSERT OR IGNORE INTO keys (id, hash, user, scope, created_at, expires_at, last_used_at)
@@ -34,12 +43,27 @@ pub(super) fn add(connection: &mut Connection, records: &AccountRecords) -> rusq
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let missing = records.without(&users::all(&transaction)?);
     let mut added = AddedAccounts::default();
-    for User { name, created_at, removed_at } in missing.users() {
-        added.users +=
-            transaction.prepare_cached(ADD_USER)?.execute(params![name.as_str(), created_at, removed_at])?;
+    for User {
+        name,
+        created_at,
+        removed_at,
+    } in missing.users()
+    {
+        added.users += transaction.prepare_cached(ADD_USER)?.execute(params![
+            name.as_str(),
+            created_at,
+            removed_at
+        ])?;
     }
     for KeyRecord { key, hash } in missing.keys() {
-        let Key { id, user, scope, created_at, expires_at, last_used_at } = key;
+        let Key {
+            id,
+            user,
+            scope,
+            created_at,
+            expires_at,
+            last_used_at,
+        } = key;
         added.keys += transaction.prepare_cached(ADD_KEY)?.execute(params![
             id.as_str(),
             hash.as_bytes(),

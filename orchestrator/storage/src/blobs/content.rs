@@ -8,7 +8,8 @@ use object_store::{ObjectStore, ObjectStoreExt as _};
 use super::BlobError;
 use super::reference::BlobReference;
 
-/// Reads an object. Does not read one whose length is not the one of the reference, which bounds the memory.
+/// Reads an object. Does not read one whose length is not the one of the reference, which bounds
+/// the memory.
 pub(super) async fn read_checked_length(
     store: &dyn ObjectStore,
     path: &Path,

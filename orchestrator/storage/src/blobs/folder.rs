@@ -16,8 +16,8 @@ use super::reference::BlobReference;
 
 /// The folder. Created with the first blob, accessible to its owner only.
 ///
-/// A file is synced before it gets its name, and so are the folders that name it, also if commits of the event store are not
-/// synced: after a power failure a row must not exist without its blob.
+/// A file is synced before it gets its name, and so are the folders that name it, also if commits
+/// of the event store are not synced: after a power failure a row must not exist without its blob.
 pub(super) struct BlobFolder {
     root: PathBuf,
 }
@@ -34,7 +34,8 @@ impl BlobFolder {
         content: PutPayload,
     ) -> Result<(), BlobError> {
         let (root, folder) = (self.root.clone(), self.folder(conversation));
-        let files = run_blocking(move || create(&root, &folder).and_then(|()| open(&folder))).await?;
+        let files =
+            run_blocking(move || create(&root, &folder).and_then(|()| open(&folder))).await?;
         files.put(&reference.to_string().into(), content).await?;
         Ok(())
     }
@@ -52,7 +53,9 @@ impl BlobFolder {
     /// Checks that files can be written and read. Creates the folder.
     pub(super) async fn check(&self) -> Result<(), BlobError> {
         let root = self.root.clone();
-        run_blocking(move || write_and_read(&root)).await.map_err(BlobError::Folder)
+        run_blocking(move || write_and_read(&root))
+            .await
+            .map_err(BlobError::Folder)
     }
 
     /// Checks that the folder of a conversation is there or missing, as if to remove it.
@@ -76,10 +79,15 @@ impl BlobFolder {
 }
 
 fn ignore_missing(error: io::Error) -> Result<(), BlobError> {
-    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error.into()) }
+    if error.kind() == ErrorKind::NotFound {
+        Ok(())
+    } else {
+        Err(error.into())
+    }
 }
 
-/// Creates the folder of a conversation. Syncs an existing one, too, which another process may have created just now.
+/// Creates the folder of a conversation. Syncs an existing one, too, which another process may have
+/// created just now.
 fn create(root: &Path, folder: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
@@ -99,7 +107,9 @@ fn write_and_read(root: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).recursive(true).create(root)?;
     // Other processes may check the same folder.
     let file = root.join(format!(".check-{}", Uuid::now_v7()));
-    let checked = std::fs::write(&file, "check").and_then(|()| std::fs::read(&file)).map(drop);
+    let checked = std::fs::write(&file, "check")
+        .and_then(|()| std::fs::read(&file))
+        .map(drop);
     // Also a file that could not be written completely.
     let removed = std::fs::remove_file(&file);
     checked.and(removed)
@@ -118,5 +128,7 @@ fn open(folder: &Path) -> io::Result<LocalFileSystem> {
 async fn run_blocking<T: Send + 'static>(
     operation: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    tokio::task::spawn_blocking(operation).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    tokio::task::spawn_blocking(operation)
+        .await
+        .unwrap_or_else(|error| Err(io::Error::other(error)))
 }

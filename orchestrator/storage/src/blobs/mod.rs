@@ -1,10 +1,11 @@
 //! Blobs: the JSON of large events, outside of the database, in a folder or in a bucket of S3.
 //!
-//! A blob is stored before its row is appended, and removed after it. So a failed append, or a process that dies in between, can
-//! leave a blob without a row, and never a row without its blob. All blobs of a conversation have its id as a prefix, and are
-//! removed with it.
+//! A blob is stored before its row is appended, and removed after it. So a failed append, or a
+//! process that dies in between, can leave a blob without a row, and never a row without its blob.
+//! All blobs of a conversation have its id as a prefix, and are removed with it.
 //!
-//! A blob is named by its content. A host that has lost the lease of a conversation may store one, and changes none.
+//! A blob is named by its content. A host that has lost the lease of a conversation may store one,
+//! and changes none.
 
 mod content;
 mod folder;
@@ -32,13 +33,15 @@ pub use s3::{S3_VARIABLES, S3Options};
 
 use crate::failure::{causes, failed};
 
-/// Default length from which the JSON of an event is stored as a blob, in bytes. Smaller ones are read faster from the database.
+/// Default length from which the JSON of an event is stored as a blob, in bytes. Smaller ones are
+/// read faster from the database.
 const DEFAULT_MIN_LENGTH: usize = 64 << 10;
 
 /// Blobs of one read or append that are transferred concurrently.
 pub(crate) const CONCURRENT_BLOBS: usize = 4;
 
-/// Blobs of all reads and appends that are transferred concurrently. Bounds the memory and the connections.
+/// Blobs of all reads and appends that are transferred concurrently. Bounds the memory and the
+/// connections.
 const MAX_TRANSFERS: usize = 32;
 
 /// Time to store or to read a blob, with all attempts.
@@ -138,19 +141,29 @@ impl BlobStore {
 
     fn new(backend: Backend) -> Self {
         let transfers = Arc::new(Semaphore::new(MAX_TRANSFERS));
-        Self { min_length: DEFAULT_MIN_LENGTH, removes: true, backend: Arc::new(backend), transfers }
+        Self {
+            min_length: DEFAULT_MIN_LENGTH,
+            removes: true,
+            backend: Arc::new(backend),
+            transfers,
+        }
     }
 
-    /// Sets the length from which the JSON of an event is stored as a blob, in bytes. By default 64 KiB.
+    /// Sets the length from which the JSON of an event is stored as a blob, in bytes. By default 64
+    /// KiB.
     #[must_use]
     pub fn with_min_length(self, min_length: usize) -> Self {
         Self { min_length, ..self }
     }
 
-    /// Keeps the blobs of conversations that are removed, because another event store may have the same ones.
+    /// Keeps the blobs of conversations that are removed, because another event store may have the
+    /// same ones.
     #[must_use]
     pub fn without_removal(self) -> Self {
-        Self { removes: false, ..self }
+        Self {
+            removes: false,
+            ..self
+        }
     }
 
     /// Whether an event with this JSON is stored as a blob.
@@ -169,7 +182,9 @@ impl BlobStore {
                 Backend::S3(bucket) => bucket.check().await,
             }
         };
-        limited(TRANSFER_TIMEOUT, checking).await.map_err(|error| failed(CHECK, error))
+        limited(TRANSFER_TIMEOUT, checking)
+            .await
+            .map_err(|error| failed(CHECK, error))
     }
 
     /// Stores a blob. Once this returns, it survives a power failure.
@@ -187,11 +202,15 @@ impl BlobStore {
         let putting = async {
             let _permit = self.transfers.acquire().await;
             match &*self.backend {
-                Backend::Folder(folder) => folder.put(conversation, &reference, content.into()).await,
+                Backend::Folder(folder) => {
+                    folder.put(conversation, &reference, content.into()).await
+                }
                 Backend::S3(bucket) => bucket.put(conversation, &reference, content.into()).await,
             }
         };
-        limited(TRANSFER_TIMEOUT, putting).await.map_err(|error| failed(PUT, error))?;
+        limited(TRANSFER_TIMEOUT, putting)
+            .await
+            .map_err(|error| failed(PUT, error))?;
         Ok(reference)
     }
 
@@ -211,9 +230,12 @@ impl BlobStore {
         limited(TRANSFER_TIMEOUT, getting).await
     }
 
-    /// Checks that the blobs of a conversation can probably be removed, before its rows are: what is removed cannot be named
-    /// again in order to repeat a removal that failed.
-    pub(crate) async fn prepare_removal(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+    /// Checks that the blobs of a conversation can probably be removed, before its rows are: what
+    /// is removed cannot be named again in order to repeat a removal that failed.
+    pub(crate) async fn prepare_removal(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<(), StoreError> {
         if !self.removes {
             return Ok(());
         }
@@ -223,7 +245,9 @@ impl BlobStore {
                 Backend::S3(bucket) => bucket.probe(conversation).await,
             }
         };
-        limited(TRANSFER_TIMEOUT, probing).await.map_err(|error| failed(REMOVE, error))
+        limited(TRANSFER_TIMEOUT, probing)
+            .await
+            .map_err(|error| failed(REMOVE, error))
     }
 
     /// Removes all blobs of a conversation, also those without a row. Idempotent.
@@ -237,11 +261,14 @@ impl BlobStore {
                 Backend::S3(bucket) => bucket.remove(conversation).await,
             }
         };
-        limited(REMOVAL_TIMEOUT, removing).await.map_err(|error| failed(REMOVE, error))
+        limited(REMOVAL_TIMEOUT, removing)
+            .await
+            .map_err(|error| failed(REMOVE, error))
     }
 }
 
-/// Returns an error with its causes as one text. Those of object_store repeat their causes in their own text.
+/// Returns an error with its causes as one text. Those of object_store repeat their causes in their
+/// own text.
 fn describe(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -260,7 +287,11 @@ fn describe(error: &dyn Error) -> String {
 fn full_disk(error: &(dyn Error + 'static)) -> Option<io::ErrorKind> {
     causes(error).find_map(|cause| {
         let kind = cause.downcast_ref::<io::Error>()?.kind();
-        matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded).then_some(kind)
+        matches!(
+            kind,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        )
+        .then_some(kind)
     })
 }
 
@@ -277,5 +308,7 @@ async fn limited<T>(
     limit: Duration,
     operation: impl Future<Output = Result<T, BlobError>>,
 ) -> Result<T, BlobError> {
-    timeout(limit, operation).await.unwrap_or_else(|source| Err(BlobError::TimedOut { limit, source }))
+    timeout(limit, operation)
+        .await
+        .unwrap_or_else(|source| Err(BlobError::TimedOut { limit, source }))
 }

@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use ring::digest::{SHA256, SHA256_OUTPUT_LEN, digest};
 
-/// The content of a blob: its hash and length. As a text, `SHA256-LENGTH`, it is the name of the blob among those of its
-/// conversation. The same content has the same name, so that a blob that a row refers to is never overwritten with another one.
+/// The content of a blob: its hash and length. As a text, `SHA256-LENGTH`, it is the name of the
+/// blob among those of its conversation. The same content has the same name, so that a blob that a
+/// row refers to is never overwritten with another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlobReference {
     sha256: [u8; SHA256_OUTPUT_LEN],
@@ -24,7 +25,10 @@ impl BlobReference {
     pub(crate) fn to_content(content: &[u8]) -> Self {
         let mut sha256 = [0; SHA256_OUTPUT_LEN];
         sha256.copy_from_slice(digest(&SHA256, content).as_ref());
-        Self { sha256, length: content.len() as u64 }
+        Self {
+            sha256,
+            length: content.len() as u64,
+        }
     }
 
     /// Returns the length of the content.
@@ -47,8 +51,15 @@ impl FromStr for BlobReference {
         let (hash, length) = text.split_once('-').ok_or(InvalidReference)?;
         let mut sha256 = [0; SHA256_OUTPUT_LEN];
         hex::decode_to_slice(hash, &mut sha256).map_err(|_| InvalidReference)?;
-        let reference = Self { sha256, length: length.parse().map_err(|_| InvalidReference)? };
-        if reference.to_string() == text { Ok(reference) } else { Err(InvalidReference) }
+        let reference = Self {
+            sha256,
+            length: length.parse().map_err(|_| InvalidReference)?,
+        };
+        if reference.to_string() == text {
+            Ok(reference)
+        } else {
+            Err(InvalidReference)
+        }
     }
 }
 
@@ -65,7 +76,18 @@ mod tests {
         let upper = text.to_uppercase();
         let padded = text.replace("-3", "-03");
         let long = text.replace("-3", "-99999999999999999999");
-        for wrong in ["", "-", "-3", "ba78-3", &text[..64], &text[1..], &upper, &padded, &long, "../x-3"] {
+        for wrong in [
+            "",
+            "-",
+            "-3",
+            "ba78-3",
+            &text[..64],
+            &text[1..],
+            &upper,
+            &padded,
+            &long,
+            "../x-3",
+        ] {
             assert!(wrong.parse::<BlobReference>().is_err(), "{wrong}");
         }
     }

@@ -7,11 +7,13 @@ use async_trait::async_trait;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::client::{
-    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-    HttpService,
+    ClientConfigKey, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
+    HttpResponse, HttpService,
 };
 use object_store::path::Path;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore as _, ObjectStoreExt as _, RetryConfig};
+use object_store::{
+    BackoffConfig, ClientOptions, ObjectStore as _, ObjectStoreExt as _, RetryConfig,
+};
 use protocol::ConversationId;
 use reqwest::redirect::Policy;
 use reqwest::{StatusCode, Url};
@@ -35,7 +37,8 @@ const MAX_RETRIES: usize = 3;
 /// Time after which a request is not attempted again.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Interval of checks that write an object, because requests cost money, and probes of the server repeat the check.
+/// Interval of checks that write an object, because requests cost money, and probes of the server
+/// repeat the check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(30);
 
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
@@ -52,8 +55,8 @@ pub struct S3Options {
     pub variables: Vec<(&'static str, SecretString)>,
 }
 
-/// The variables of Amazon's own programs that are supported. A later one wins over an earlier one of the same meaning. Without
-/// keys, the credentials are those of the container or of the machine.
+/// The variables of Amazon's own programs that are supported. A later one wins over an earlier one
+/// of the same meaning. Without keys, the credentials are those of the container or of the machine.
 pub const S3_VARIABLES: [&str; 13] = [
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
@@ -88,7 +91,10 @@ impl BlobBucket {
         }
         let mut builder = AmazonS3Builder::new();
         for (name, value) in &options.variables {
-            let key = name.to_ascii_lowercase().parse().map_err(BlobStoreError::Options)?;
+            let key = name
+                .to_ascii_lowercase()
+                .parse()
+                .map_err(BlobStoreError::Options)?;
             let value = value.expose_secret();
             if !is_valid(name, value) {
                 return Err(BlobStoreError::Variable(name));
@@ -100,18 +106,30 @@ impl BlobBucket {
             builder = builder.with_config(key, value);
         }
         let retry = RetryConfig {
-            backoff: BackoffConfig { init_backoff: MIN_BACKOFF, max_backoff: MAX_BACKOFF, base: 2.0 },
+            backoff: BackoffConfig {
+                init_backoff: MIN_BACKOFF,
+                max_backoff: MAX_BACKOFF,
+                base: 2.0,
+            },
             max_retries: MAX_RETRIES,
             retry_timeout: RETRY_TIMEOUT,
         };
-        let store =
-            builder.with_bucket_name(&options.bucket).with_retry(retry).with_http_connector(Connector);
-        let prefix = Path::parse(&options.prefix).map_err(|error| BlobStoreError::Options(error.into()))?;
+        let store = builder
+            .with_bucket_name(&options.bucket)
+            .with_retry(retry)
+            .with_http_connector(Connector);
+        let prefix =
+            Path::parse(&options.prefix).map_err(|error| BlobStoreError::Options(error.into()))?;
         let store = store.build().map_err(BlobStoreError::Options)?;
-        Ok(Self { store, prefix, checked_at: Mutex::default() })
+        Ok(Self {
+            store,
+            prefix,
+            checked_at: Mutex::default(),
+        })
     }
 
-    /// Checks that objects can be stored and read, with an object of its own. A success counts for [`CHECK_INTERVAL`].
+    /// Checks that objects can be stored and read, with an object of its own. A success counts for
+    /// [`CHECK_INTERVAL`].
     pub(super) async fn check(&self) -> Result<(), BlobError> {
         let mut checked_at = self.checked_at.lock().await;
         if checked_at.is_some_and(|checked_at| checked_at.elapsed() < CHECK_INTERVAL) {
@@ -131,7 +149,9 @@ impl BlobBucket {
         reference: &BlobReference,
         content: PutPayload,
     ) -> Result<(), BlobError> {
-        self.store.put(&self.path(conversation, reference), content).await?;
+        self.store
+            .put(&self.path(conversation, reference), content)
+            .await?;
         Ok(())
     }
 
@@ -145,7 +165,11 @@ impl BlobBucket {
 
     /// Checks that the server responds and lets us delete, with a name that no blob has.
     pub(super) async fn probe(&self, conversation: &ConversationId) -> Result<(), BlobError> {
-        match self.store.delete(&self.folder(conversation).join("none")).await {
+        match self
+            .store
+            .delete(&self.folder(conversation).join("none"))
+            .await
+        {
             Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -154,7 +178,10 @@ impl BlobBucket {
     pub(super) async fn remove(&self, conversation: &ConversationId) -> Result<(), BlobError> {
         let listed = self.store.list(Some(&self.folder(conversation)));
         let paths = listed.map_ok(|found| found.location).boxed();
-        self.store.delete_stream(paths).try_for_each(async |_| Ok(())).await?;
+        self.store
+            .delete_stream(paths)
+            .try_for_each(async |_| Ok(()))
+            .await?;
         Ok(())
     }
 
@@ -173,7 +200,8 @@ fn is_name(text: &str) -> bool {
     (1..=255).contains(&text.len()) && text.bytes().all(is_allowed) && !text.starts_with('.')
 }
 
-/// Whether the value of a variable can be part of a URL, which object_store does not check before it sends a request.
+/// Whether the value of a variable can be part of a URL, which object_store does not check before
+/// it sends a request.
 fn is_valid(name: &str, value: &str) -> bool {
     match name {
         "AWS_ENDPOINT_URL" | "AWS_ENDPOINT_URL_S3" | "AWS_CONTAINER_CREDENTIALS_FULL_URI" => {
@@ -190,29 +218,40 @@ fn is_valid(name: &str, value: &str) -> bool {
     }
 }
 
-/// Creates clients that use our TLS, and follow no redirects, because one could send the signed request to another host.
+/// Creates clients that use our TLS, and follow no redirects, because one could send the signed
+/// request to another host.
 #[derive(Debug)]
 struct Connector;
 
 impl HttpConnector for Connector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let allows_http = options.get_config_value(&ClientConfigKey::AllowHttp).as_deref() == Some("true");
-        let client = tls::http_client("https").map_err(failed_to_connect).and_then(|tls| {
-            reqwest::Client::builder()
-                .tls_backend_preconfigured(tls)
-                .https_only(!allows_http)
-                .connect_timeout(CONNECT_TIMEOUT)
-                .read_timeout(READ_TIMEOUT)
-                .redirect(Policy::none())
-                .build()
-                .map_err(failed_to_connect)
-        })?;
+        let allows_http = options
+            .get_config_value(&ClientConfigKey::AllowHttp)
+            .as_deref()
+            == Some("true");
+        let client = tls::http_client("https")
+            .map_err(failed_to_connect)
+            .and_then(|tls| {
+                reqwest::Client::builder()
+                    .tls_backend_preconfigured(tls)
+                    .https_only(!allows_http)
+                    .connect_timeout(CONNECT_TIMEOUT)
+                    .read_timeout(READ_TIMEOUT)
+                    .redirect(Policy::none())
+                    .build()
+                    .map_err(failed_to_connect)
+            })?;
         Ok(HttpClient::new(Client(client)))
     }
 }
 
-fn failed_to_connect(source: impl std::error::Error + Send + Sync + 'static) -> object_store::Error {
-    object_store::Error::Generic { store: "S3", source: Box::new(source) }
+fn failed_to_connect(
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> object_store::Error {
+    object_store::Error::Generic {
+        store: "S3",
+        source: Box::new(source),
+    }
 }
 
 /// A client that reports a full server as a full disk.
@@ -238,8 +277,15 @@ mod tests {
     use super::*;
 
     fn open(bucket: &str, prefix: &str, variables: &[(&'static str, &str)]) -> Result<(), String> {
-        let variables = variables.iter().map(|(name, value)| (*name, SecretString::from(*value))).collect();
-        let options = S3Options { bucket: bucket.to_owned(), prefix: prefix.to_owned(), variables };
+        let variables = variables
+            .iter()
+            .map(|(name, value)| (*name, SecretString::from(*value)))
+            .collect();
+        let options = S3Options {
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+            variables,
+        };
         BlobBucket::new(&options).map(drop).map_err(|error| {
             let cause = error.source().map(ToString::to_string).unwrap_or_default();
             format!("{error}: {cause} {error:?} {options:?}")
@@ -248,14 +294,33 @@ mod tests {
 
     #[test]
     fn options_are_checked_before_the_first_request() {
-        let keys = [("AWS_ACCESS_KEY_ID", "id"), ("AWS_SECRET_ACCESS_KEY", "canary")];
+        let keys = [
+            ("AWS_ACCESS_KEY_ID", "id"),
+            ("AWS_SECRET_ACCESS_KEY", "canary"),
+        ];
         open("my-bucket.1", "a/b", &keys).unwrap();
         open("b", "", &[]).unwrap();
-        open("b", "", &[("AWS_ENDPOINT_URL", "https://[::1]:9000/path"), ("AWS_REGION", "eu-west-1")])
-            .unwrap();
-        for (bucket, prefix) in [("", ""), ("a b", ""), ("a?b", ""), ("..", ""), ("a", "b//c"), ("a", "../b")]
-        {
-            assert!(open(bucket, prefix, &keys).is_err(), "{bucket:?} {prefix:?}");
+        open(
+            "b",
+            "",
+            &[
+                ("AWS_ENDPOINT_URL", "https://[::1]:9000/path"),
+                ("AWS_REGION", "eu-west-1"),
+            ],
+        )
+        .unwrap();
+        for (bucket, prefix) in [
+            ("", ""),
+            ("a b", ""),
+            ("a?b", ""),
+            ("..", ""),
+            ("a", "b//c"),
+            ("a", "../b"),
+        ] {
+            assert!(
+                open(bucket, prefix, &keys).is_err(),
+                "{bucket:?} {prefix:?}"
+            );
         }
         for (name, value) in [
             ("AWS_ENDPOINT_URL", "localhost:9000"),
@@ -274,7 +339,9 @@ mod tests {
     #[test]
     fn every_variable_is_known_to_the_library() {
         for name in S3_VARIABLES {
-            let key = name.to_ascii_lowercase().parse::<object_store::aws::AmazonS3ConfigKey>();
+            let key = name
+                .to_ascii_lowercase()
+                .parse::<object_store::aws::AmazonS3ConfigKey>();
             assert!(key.is_ok(), "{name}");
         }
     }

@@ -1,8 +1,8 @@
 //! Append of batches to the logs of different conversations, in one statement.
 //!
-//! One statement and no explicit transaction: the server executes and commits it by itself, so that a host that is suspended
-//! in the middle holds no lock. It locks the leases, checks them and the ends of the logs, writes events and overviews, and
-//! notifies.
+//! One statement and no explicit transaction: the server executes and commits it by itself, so that
+//! a host that is suspended in the middle holds no lock. It locks the leases, checks them and the
+//! ends of the logs, writes events and overviews, and notifies.
 
 use engine::events::StoreError;
 use protocol::{AgentState, ConversationId, UserId};
@@ -29,7 +29,12 @@ impl FencedBatch {
     pub(super) fn new(batch: EventBatch, generation: Option<i64>) -> Result<Self, StoreError> {
         let past = batch.first.0.saturating_add(batch.rows.len() as u64);
         match (i64::try_from(batch.first.0), i64::try_from(past)) {
-            (Ok(first), Ok(past)) => Ok(Self { batch, generation, first, past }),
+            (Ok(first), Ok(past)) => Ok(Self {
+                batch,
+                generation,
+                first,
+                past,
+            }),
             _ => Err(batch.out_of_order()),
         }
     }
@@ -43,9 +48,10 @@ impl FencedBatch {
     }
 }
 
-/// `allowed` locks the leases until the commit: another host that takes one over waits for this statement. `created` and
-/// `continued` lock the conversations. A batch is in neither of them if it does not follow the end of its log. The overview is
-/// changed only if it covers all earlier events: otherwise it is completed when a store is opened.
+/// `allowed` locks the leases until the commit: another host that takes one over waits for this
+/// statement. `created` and `continued` lock the conversations. A batch is in neither of them if it
+/// does not follow the end of its log. The overview is changed only if it covers all earlier
+/// events: otherwise it is completed when a store is opened.
 const APPEND: &str = concat!(
     "
 WITH batch AS MATERIALIZED (
@@ -149,19 +155,31 @@ impl<'a> Columns<'a> {
         columns
     }
 
-    fn push(&mut self, number: i64, FencedBatch { batch, generation, first, past }: &'a FencedBatch) {
+    fn push(
+        &mut self,
+        number: i64,
+        FencedBatch {
+            batch,
+            generation,
+            first,
+            past,
+        }: &'a FencedBatch,
+    ) {
         self.ids.push(batch.conversation.as_str());
         self.firsts.push(*first);
         self.pasts.push(*past);
         self.first_times.push(batch.first_at.as_str());
         self.last_times.push(batch.last_at.as_str());
         self.generations.push(*generation);
-        self.agent_states.push(batch.overview.overview.agent_state.map(AgentState::as_str));
+        self.agent_states
+            .push(batch.overview.overview.agent_state.map(AgentState::as_str));
         self.costs.push(batch.overview.overview.cost);
-        self.owners.push(batch.overview.overview.owner.as_ref().map(UserId::as_str));
+        self.owners
+            .push(batch.overview.overview.owner.as_ref().map(UserId::as_str));
         self.row_batches.extend((*first..*past).map(|_| number));
         self.row_ids.extend(*first..*past);
-        self.rows.extend(batch.rows.iter().map(|row| row.json().as_bytes()));
+        self.rows
+            .extend(batch.rows.iter().map(|row| row.json().as_bytes()));
         self.blobs.extend(batch.rows.iter().map(EventRow::blob));
         if batch.overview.has_texts() {
             self.text_batches.push(number);
@@ -170,8 +188,8 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Writes the batches, which are of different conversations. All that are accepted are committed together; one that is
-/// rejected does not affect the others.
+/// Writes the batches, which are of different conversations. All that are accepted are committed
+/// together; one that is rejected does not affect the others.
 pub(super) async fn write(
     database: &Database,
     host: Uuid,
@@ -226,7 +244,9 @@ pub(super) async fn write(
         results.push(match (row.try_get(1)?, row.try_get(2)?) {
             (_, true) => Ok(()),
             (true, false) => Err(batch.out_of_order()),
-            (false, false) => Err(StoreError::LeaseLost { conversation: batch.conversation.clone() }),
+            (false, false) => Err(StoreError::LeaseLost {
+                conversation: batch.conversation.clone(),
+            }),
         });
     }
     Ok(results)
@@ -235,12 +255,19 @@ pub(super) async fn write(
 /// Whether the log holds exactly these events, after a write whose result is unknown.
 pub(super) async fn is_written(
     database: &Database,
-    FencedBatch { batch, first, past, .. }: &FencedBatch,
+    FencedBatch {
+        batch, first, past, ..
+    }: &FencedBatch,
 ) -> Result<bool, DatabaseError> {
     let ids: Vec<i64> = (*first..*past).collect();
     let rows: Vec<&[u8]> = batch.rows.iter().map(|row| row.json().as_bytes()).collect();
     let blobs: Vec<Option<String>> = batch.rows.iter().map(EventRow::blob).collect();
-    let found = database.query(CONTAINS, &[&batch.conversation.as_str(), &ids, &rows, &blobs]).await?;
+    let found = database
+        .query(
+            CONTAINS,
+            &[&batch.conversation.as_str(), &ids, &rows, &blobs],
+        )
+        .await?;
     let count: i64 = found.first().map_or(Ok(0), |row| row.try_get(0))?;
     Ok(usize::try_from(count) == Ok(rows.len()))
 }

@@ -1,7 +1,8 @@
-//! Completion of overviews that lack events of their logs, when the store is opened: an older version of Glovebox wrote them.
+//! Completion of overviews that lack events of their logs, when the store is opened: an older
+//! version of Glovebox wrote them.
 //!
-//! Several hosts may do so concurrently, and append meanwhile. A failure is logged only: a list reads the missing events of a
-//! conversation from its log.
+//! Several hosts may do so concurrently, and append meanwhile. A failure is logged only: a list
+//! reads the missing events of a conversation from its log.
 
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,10 @@ enum CatchUpError {
 pub(super) async fn run(reads: &Database, writes: &Database, blobs: Option<&BlobStore>) {
     match complete_all(reads, writes, blobs).await {
         Ok(0) => {}
-        Ok(count) => tracing::info!(conversations = count, "completed the overviews of conversations"),
+        Ok(count) => tracing::info!(
+            conversations = count,
+            "completed the overviews of conversations"
+        ),
         Err(error) => tracing::warn!(
             error = &error as &dyn std::error::Error,
             "cannot complete the overviews of conversations: lists of them are slower"
@@ -62,7 +66,9 @@ async fn complete_all(
     let (mut completed, mut last, mut reported) = (0, 0, Instant::now());
     loop {
         let gaps = find_gaps(reads, last).await?;
-        let Some(end) = gaps.last() else { return Ok(completed) };
+        let Some(end) = gaps.last() else {
+            return Ok(completed);
+        };
         last = end.number;
         for gap in &gaps {
             completed += u64::from(fill(reads, writes, blobs, gap).await?);
@@ -95,12 +101,21 @@ async fn fill(
     gap: &Gap,
 ) -> Result<bool, CatchUpError> {
     // A damaged entry. The list says so.
-    let Ok(conversation) = gap.conversation.parse::<ConversationId>() else { return Ok(false) };
+    let Ok(conversation) = gap.conversation.parse::<ConversationId>() else {
+        return Ok(false);
+    };
     let (mut first, mut past) = (gap.first, gap.past);
     while first < past {
-        let limit = usize::try_from(past - first).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
-        let page =
-            read::events(reads, &conversation, (EventId(first.unsigned_abs()), limit), usize::MAX).await;
+        let limit = usize::try_from(past - first)
+            .unwrap_or(PAGE_SIZE)
+            .min(PAGE_SIZE);
+        let page = read::events(
+            reads,
+            &conversation,
+            (EventId(first.unsigned_abs()), limit),
+            usize::MAX,
+        )
+        .await;
         let events = match page {
             Ok(page) => page.with_blobs(blobs, &conversation).await,
             Err(error) => Err(error),
@@ -109,8 +124,13 @@ async fn fill(
             Ok(events) if events.is_empty() => return Ok(false),
             Ok(events) => {
                 let next = first + i64::try_from(events.len()).unwrap_or(i64::MAX);
-                overview::merge(writes, gap.number, (first, next), &OverviewChange::from_events(&events))
-                    .await?;
+                overview::merge(
+                    writes,
+                    gap.number,
+                    (first, next),
+                    &OverviewChange::from_events(&events),
+                )
+                .await?;
                 first = next;
             }
             Err(StoreError::Damaged { id, .. }) => {

@@ -24,7 +24,8 @@ const TCP_USER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Idle time after which the kernel probes a connection.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 
-/// Limits of every session. No statement of ours needs seconds, unless the server is overloaded or another host holds a lock.
+/// Limits of every session. No statement of ours needs seconds, unless the server is overloaded or
+/// another host holds a lock.
 const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '10s'";
 
@@ -40,8 +41,12 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    /// Parses the address. Loads the machine's certificates if TLS is required and `roots` is `None`.
-    pub(super) fn new(address: &str, roots: Option<Arc<RootCertStore>>) -> Result<Self, PostgresOpenError> {
+    /// Parses the address. Loads the machine's certificates if TLS is required and `roots` is
+    /// `None`.
+    pub(super) fn new(
+        address: &str,
+        roots: Option<Arc<RootCertStore>>,
+    ) -> Result<Self, PostgresOpenError> {
         let mut config: Config = address.parse().map_err(PostgresOpenError::Address)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(PostgresOpenError::NoHost);
@@ -49,18 +54,26 @@ impl Connector {
         if config.get_application_name().is_none() {
             config.application_name("glovebox");
         }
-        config.tcp_user_timeout(TCP_USER_TIMEOUT).keepalives_idle(KEEPALIVE_IDLE);
+        config
+            .tcp_user_timeout(TCP_USER_TIMEOUT)
+            .keepalives_idle(KEEPALIVE_IDLE);
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
         let tls = match config.get_ssl_mode() {
             SslMode::Require => {
                 let roots = roots.unwrap_or_else(|| Arc::new(tls::roots()));
-                Some(MakeRustlsConnect::new(tls::client(roots, &[]).map_err(PostgresOpenError::Tls)?))
+                Some(MakeRustlsConnect::new(
+                    tls::client(roots, &[]).map_err(PostgresOpenError::Tls)?,
+                ))
             }
             _ => None,
         };
-        let connector = Self { config, tls, on_notification: None };
+        let connector = Self {
+            config,
+            tls,
+            on_notification: None,
+        };
         if connector.is_readable_on_the_network() {
             tracing::warn!(database = %connector, "the connection is not encrypted: add sslmode=require to the address");
         }
@@ -69,14 +82,18 @@ impl Connector {
 
     /// Returns a connector whose connections report notifications.
     pub(super) fn with_notifications(&self, on_notification: OnNotification) -> Self {
-        Self { on_notification: Some(on_notification), ..self.clone() }
+        Self {
+            on_notification: Some(on_notification),
+            ..self.clone()
+        }
     }
 
     pub(super) fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Opens a connection and sets the limits of its session. The task performs its I/O and ends with it.
+    /// Opens a connection and sets the limits of its session. The task performs its I/O and ends
+    /// with it.
     pub(super) async fn open(&self) -> Result<(Client, JoinHandle<()>), Error> {
         let (client, driver) = match &self.tls {
             Some(tls) => self.start(self.config.connect(tls.clone()).await?),
@@ -86,19 +103,28 @@ impl Connector {
         Ok((client, driver))
     }
 
-    fn start<S, T>(&self, (client, connection): (Client, Connection<S, T>)) -> (Client, JoinHandle<()>)
+    fn start<S, T>(
+        &self,
+        (client, connection): (Client, Connection<S, T>),
+    ) -> (Client, JoinHandle<()>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        (client, tokio::spawn(drive(connection, self.on_notification.clone())))
+        (
+            client,
+            tokio::spawn(drive(connection, self.on_notification.clone())),
+        )
     }
 
     /// Whether a third party on the network can read the connection.
     fn is_readable_on_the_network(&self) -> bool {
         let is_remote = |host: &Host| match host {
             Host::Tcp(name) => {
-                name != "localhost" && !name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+                name != "localhost"
+                    && !name
+                        .parse::<IpAddr>()
+                        .is_ok_and(|address| address.is_loopback())
             }
             Host::Unix(_) => false,
         };
@@ -115,12 +141,15 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+    while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await
+    {
         match (message, &on_notification) {
             (Ok(AsyncMessage::Notification(notification)), Some(on_notification)) => {
                 on_notification(&notification);
             }
-            (Ok(AsyncMessage::Notice(notice)), _) => tracing::debug!(%notice, "PostgreSQL sent a notice"),
+            (Ok(AsyncMessage::Notice(notice)), _) => {
+                tracing::debug!(%notice, "PostgreSQL sent a notice")
+            }
             (Ok(_), _) => {}
             (Err(error), _) => {
                 tracing::warn!(
@@ -145,10 +174,19 @@ impl deadpool_postgres::Connect for Connector {
 impl fmt::Display for Connector {
     /// Names the database without its password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.config.get_dbname().or(self.config.get_user()).unwrap_or("postgres");
+        let name = self
+            .config
+            .get_dbname()
+            .or(self.config.get_user())
+            .unwrap_or("postgres");
         match self.config.get_hosts().first() {
             Some(Host::Tcp(host)) => {
-                let port = self.config.get_ports().first().copied().unwrap_or(DEFAULT_PORT);
+                let port = self
+                    .config
+                    .get_ports()
+                    .first()
+                    .copied()
+                    .unwrap_or(DEFAULT_PORT);
                 write!(f, "{name} on {host}:{port}")
             }
             Some(Host::Unix(folder)) => write!(f, "{name} at {}", folder.display()),

@@ -1,11 +1,12 @@
 //! Bounded pool of connections, which replaces broken ones, and the classes of failed statements.
 //!
-//! A restart of PostgreSQL closes all connections. Statements that were not sent yet wait up to [`RECONNECT_TIMEOUT`] for the
-//! server. The result of a statement that was sent is unknown then.
+//! A restart of PostgreSQL closes all connections. Statements that were not sent yet wait up to
+//! [`RECONNECT_TIMEOUT`] for the server. The result of a statement that was sent is unknown then.
 //!
-//! An access to an unresponsive server waits for the whole timeout. Accesses within [`SHORT_PERIOD`] after it wait a short time for
-//! a connection, because a request makes several, and waits for other requests. The timeout of a response is never shortened: a
-//! statement that the server still executes would be taken for a failed one.
+//! An access to an unresponsive server waits for the whole timeout. Accesses within
+//! [`SHORT_PERIOD`] after it wait a short time for a connection, because a request makes several,
+//! and waits for other requests. The timeout of a response is never shortened: a statement that the
+//! server still executes would be taken for a failed one.
 
 use std::ops::Add;
 use std::sync::{Mutex, PoisonError};
@@ -32,7 +33,8 @@ const RECONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
 
-/// Time to wait for a response. Longer than the server's own limit, and reached only if the server is not responding.
+/// Time to wait for a response. Longer than the server's own limit, and reached only if the server
+/// is not responding.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Time after an access without a response.
@@ -59,7 +61,8 @@ pub(super) enum DatabaseError {
     /// The server rejected the statement. Nothing was changed.
     #[error("PostgreSQL rejected the statement")]
     Rejected(#[source] Error),
-    /// The connection broke, or the response is malformed. It is unknown whether the statement was executed.
+    /// The connection broke, or the response is malformed. It is unknown whether the statement was
+    /// executed.
     #[error("cannot receive the response of PostgreSQL")]
     Interrupted(#[source] Error),
     /// The server did not respond. It is unknown whether the statement was executed.
@@ -73,7 +76,8 @@ impl DatabaseError {
         matches!(self, Self::Interrupted(_) | Self::Unresponsive { .. })
     }
 
-    /// Whether the server rejected the content of the statement, rather than cancelled it at its time limit.
+    /// Whether the server rejected the content of the statement, rather than cancelled it at its
+    /// time limit.
     pub(super) fn is_rejection(&self) -> bool {
         matches!(self, Self::Rejected(error) if error.code() != Some(&SqlState::QUERY_CANCELED))
     }
@@ -91,7 +95,12 @@ impl From<Error> for DatabaseError {
 
 /// Whether the server has closed the connection, or will not accept one yet.
 fn is_shutdown(code: &SqlState) -> bool {
-    [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
+    [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+    ]
+    .contains(code)
 }
 
 /// Use of a pool's connections.
@@ -139,7 +148,11 @@ impl Database {
     pub(super) fn usage(&self) -> PoolUsage {
         let status = self.pool.status();
         let idle = status.available.min(status.size);
-        PoolUsage { used: status.size - idle, idle, waiting: status.waiting }
+        PoolUsage {
+            used: status.size - idle,
+            idle,
+            waiting: status.waiting,
+        }
     }
 
     /// Creates the pool and connects once.
@@ -147,7 +160,9 @@ impl Database {
         connector: &Connector,
         max_connections: usize,
     ) -> Result<Self, PostgresOpenError> {
-        let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let config = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
         let manager = Manager::from_connect(connector.config().clone(), connector.clone(), config);
         let pool = Pool::builder(manager)
             .max_size(max_connections)
@@ -157,10 +172,14 @@ impl Database {
             .build()
             .map_err(|error| PostgresOpenError::Pool(error.into()))?;
         match pool.get().await {
-            Ok(_) => Ok(Self { pool, unresponsive_at: Mutex::new(None) }),
-            Err(error) => {
-                Err(PostgresOpenError::Connect { database: connector.to_string(), source: root_cause(error) })
-            }
+            Ok(_) => Ok(Self {
+                pool,
+                unresponsive_at: Mutex::new(None),
+            }),
+            Err(error) => Err(PostgresOpenError::Connect {
+                database: connector.to_string(),
+                source: root_cause(error),
+            }),
         }
     }
 
@@ -182,7 +201,10 @@ impl Database {
         for _ in 1..MAX_ATTEMPTS {
             match self.query_once(sql, parameters).await {
                 Err(error @ DatabaseError::Interrupted(_)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "repeating a statement");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "repeating a statement"
+                    );
                 }
                 result => return result,
             }
@@ -196,10 +218,20 @@ impl Database {
         sql: &'static str,
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, DatabaseError> {
-        let is_short = self.unresponsive_at().is_some_and(|at| at.elapsed() < SHORT_PERIOD);
-        let client = self.client(if is_short { SHORT_RECONNECT_TIMEOUT } else { RECONNECT_TIMEOUT }).await;
+        let is_short = self
+            .unresponsive_at()
+            .is_some_and(|at| at.elapsed() < SHORT_PERIOD);
+        let client = self
+            .client(if is_short {
+                SHORT_RECONNECT_TIMEOUT
+            } else {
+                RECONNECT_TIMEOUT
+            })
+            .await;
         let client = match client {
-            Err(DatabaseError::Unavailable(PoolError::Timeout(TimeoutType::Create))) if !is_short => {
+            Err(DatabaseError::Unavailable(PoolError::Timeout(TimeoutType::Create)))
+                if !is_short =>
+            {
                 self.set_unresponsive_at(Some(Instant::now()));
                 client?
             }
@@ -224,11 +256,17 @@ impl Database {
     }
 
     fn unresponsive_at(&self) -> Option<Instant> {
-        *self.unresponsive_at.lock().unwrap_or_else(PoisonError::into_inner)
+        *self
+            .unresponsive_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn set_unresponsive_at(&self, at: Option<Instant>) {
-        *self.unresponsive_at.lock().unwrap_or_else(PoisonError::into_inner) = at;
+        *self
+            .unresponsive_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = at;
     }
 
     /// Closes all connections once they are not in use.
@@ -244,7 +282,10 @@ impl Database {
                 match self.pool.get().await {
                     Ok(client) => return Ok(client),
                     Err(error) if may_restart(&error) => {
-                        tracing::debug!(error = &error as &dyn std::error::Error, "connecting again");
+                        tracing::debug!(
+                            error = &error as &dyn std::error::Error,
+                            "connecting again"
+                        );
                         last = error;
                         sleep(RECONNECT_DELAY).await;
                     }
@@ -266,9 +307,9 @@ fn abandon(client: Client, after: Duration, source: Elapsed) -> DatabaseError {
 /// Whether the server may accept connections soon. A rejection, such as a wrong password, is final.
 fn may_restart(error: &PoolError) -> bool {
     match error {
-        PoolError::Backend(error) => {
-            error.code().is_none_or(|code| is_shutdown(code) || *code == SqlState::TOO_MANY_CONNECTIONS)
-        }
+        PoolError::Backend(error) => error
+            .code()
+            .is_none_or(|code| is_shutdown(code) || *code == SqlState::TOO_MANY_CONNECTIONS),
         PoolError::Timeout(kind) => matches!(kind, TimeoutType::Create),
         _ => false,
     }

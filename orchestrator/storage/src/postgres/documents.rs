@@ -40,13 +40,23 @@ impl DocumentTable {
 #[async_trait]
 impl Table for DocumentTable {
     async fn has_other_key(&self, key_id: &[u8]) -> Result<bool, TableError> {
-        let rows = self.reads.query(HAS_OTHER_KEY, &[&key_id]).await.map_err(failed)?;
-        rows.first().map_or(Ok(false), |row| row.try_get(0)).map_err(invalid)
+        let rows = self
+            .reads
+            .query(HAS_OTHER_KEY, &[&key_id])
+            .await
+            .map_err(failed)?;
+        rows.first()
+            .map_or(Ok(false), |row| row.try_get(0))
+            .map_err(invalid)
     }
 
     async fn read(&self, name: &str, max_bytes: usize) -> Result<Option<Row>, TableError> {
         let max_bytes = i32::try_from(max_bytes).unwrap_or(i32::MAX);
-        let rows = self.reads.query(READ, &[&name, &max_bytes]).await.map_err(failed)?;
+        let rows = self
+            .reads
+            .query(READ, &[&name, &max_bytes])
+            .await
+            .map_err(failed)?;
         rows.first().map(to_row).transpose()
     }
 
@@ -58,18 +68,38 @@ impl Table for DocumentTable {
     ) -> Result<Vec<(String, Row)>, TableError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let max_bytes = i32::try_from(max_bytes).unwrap_or(i32::MAX);
-        let rows = self.reads.query(PAGE, &[&after, &limit, &max_bytes]).await.map_err(failed)?;
-        rows.iter().map(|row| Ok((row.try_get(3).map_err(invalid)?, to_row(row)?))).collect()
+        let rows = self
+            .reads
+            .query(PAGE, &[&after, &limit, &max_bytes])
+            .await
+            .map_err(failed)?;
+        rows.iter()
+            .map(|row| Ok((row.try_get(3).map_err(invalid)?, to_row(row)?)))
+            .collect()
     }
 
     async fn replace(&self, name: &str, revision: u64, row: Row) -> Result<bool, TableError> {
-        let Row { revision: next, key_id, sealed } = row;
+        let Row {
+            revision: next,
+            key_id,
+            sealed,
+        } = row;
         // One that cannot be stored is not the latest.
-        let (Ok(found), Ok(next)) = (i64::try_from(revision), i64::try_from(next)) else { return Ok(false) };
+        let (Ok(found), Ok(next)) = (i64::try_from(revision), i64::try_from(next)) else {
+            return Ok(false);
+        };
         // Not repeated: the second of two writes would look like a conflict.
         let rows = match revision {
-            0 => self.writes.query_once(ADD, &[&name, &next, &key_id, &sealed]).await,
-            _ => self.writes.query_once(REPLACE, &[&name, &next, &key_id, &sealed, &found]).await,
+            0 => {
+                self.writes
+                    .query_once(ADD, &[&name, &next, &key_id, &sealed])
+                    .await
+            }
+            _ => {
+                self.writes
+                    .query_once(REPLACE, &[&name, &next, &key_id, &sealed, &found])
+                    .await
+            }
         };
         Ok(!rows.map_err(failed)?.is_empty())
     }

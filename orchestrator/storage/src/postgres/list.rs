@@ -2,7 +2,9 @@
 //!
 //! Scans the entries of all conversations, for the reasons that the store in SQLite has.
 
-use engine::events::{ConversationPage, ConversationQuery, ListedConversation, Overview, StoreError};
+use engine::events::{
+    ConversationPage, ConversationQuery, ListedConversation, Overview, StoreError,
+};
 use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, UserId};
 use tokio_postgres::Row;
@@ -28,7 +30,8 @@ const FIND: &str = concat!(
     " FROM conversations LEFT JOIN overviews ON conversation = number WHERE id = $1"
 );
 
-/// Selects the numbers first, so that only the rows of the page are read completely. Texts are read only if they are filtered.
+/// Selects the numbers first, so that only the rows of the page are read completely. Texts are read
+/// only if they are filtered.
 const LIST: &str = concat!(
     "WITH page AS MATERIALIZED (
         SELECT number FROM conversations
@@ -57,13 +60,19 @@ const LIST: &str = concat!(
 /// The time and the id of a row, which may be damaged.
 type RowPosition = (String, String);
 
-/// Lists the conversations that a query selects. Reads on while damaged entries take the place of others.
+/// Lists the conversations that a query selects. Reads on while damaged entries take the place of
+/// others.
 pub(super) async fn conversations(
     database: &Database,
     query: &ConversationQuery,
 ) -> Result<ConversationPage, StoreError> {
     let before = query.before.as_ref();
-    let mut last = before.map(|before| (before.last_updated_at.as_str().to_owned(), before.id.to_string()));
+    let mut last = before.map(|before| {
+        (
+            before.last_updated_at.as_str().to_owned(),
+            before.id.to_string(),
+        )
+    });
     let mut page = ConversationPage::default();
     while page.conversations.len() < query.limit {
         let rows = read_rows(database, query, last.as_ref()).await;
@@ -78,7 +87,11 @@ pub(super) async fn conversations(
         if rows.len() < query.limit {
             break;
         }
-        last = rows.last().map(position).transpose().map_err(|error| failed(READ_CONVERSATIONS, error))?;
+        last = rows
+            .last()
+            .map(position)
+            .transpose()
+            .map_err(|error| failed(READ_CONVERSATIONS, error))?;
     }
     Ok(page)
 }
@@ -89,8 +102,16 @@ async fn read_rows(
     query: &ConversationQuery,
     last: Option<&RowPosition>,
 ) -> Result<Vec<Row>, DatabaseError> {
-    let ConversationQuery { text, agent_states, folder, repository, trigger, owner, before: _, limit } =
-        query;
+    let ConversationQuery {
+        text,
+        agent_states,
+        folder,
+        repository,
+        trigger,
+        owner,
+        before: _,
+        limit,
+    } = query;
     let names: Vec<_> = agent_states.iter().map(|state| state.as_str()).collect();
     let bytes = |text: &'_ Option<String>| text.as_ref().map(|text| text.as_bytes().to_owned());
     database
@@ -119,7 +140,10 @@ pub(super) async fn find(
     conversation: &ConversationId,
 ) -> Result<Option<ListedConversation>, StoreError> {
     let rows = database.query(FIND, &[&conversation.as_str()]).await;
-    rows.map_err(|error| failed(READ_CONVERSATIONS, error))?.first().map(entry).transpose()
+    rows.map_err(|error| failed(READ_CONVERSATIONS, error))?
+        .first()
+        .map(entry)
+        .transpose()
 }
 
 fn position(row: &Row) -> Result<RowPosition, tokio_postgres::Error> {
@@ -129,13 +153,18 @@ fn position(row: &Row) -> Result<RowPosition, tokio_postgres::Error> {
 fn entry(row: &Row) -> Result<ListedConversation, StoreError> {
     parse(row).map_err(|source| {
         let conversation = row.try_get(0).unwrap_or_default();
-        StoreError::DamagedEntry { conversation, source }
+        StoreError::DamagedEntry {
+            conversation,
+            source,
+        }
     })
 }
 
 fn parse(row: &Row) -> Result<ListedConversation, BoxError> {
     let overview = Overview {
-        agent_state: row.try_get::<_, Option<&str>>(5)?.map(AgentState::from_name),
+        agent_state: row
+            .try_get::<_, Option<&str>>(5)?
+            .map(AgentState::from_name),
         cost: row.try_get(6)?,
         given_title: text(row, 7)?,
         first_line: text(row, 8)?,
@@ -145,12 +174,22 @@ fn parse(row: &Row) -> Result<ListedConversation, BoxError> {
         branch: text(row, 12)?,
         git_provider: text(row, 14)?.and_then(from_name),
         trigger: text(row, 15)?.and_then(from_name),
-        owner: row.try_get::<_, Option<String>>(13)?.map(UserId::try_from).transpose()?,
+        owner: row
+            .try_get::<_, Option<String>>(13)?
+            .map(UserId::try_from)
+            .transpose()?,
     };
     let overview_events = u64::try_from(row.try_get::<_, i64>(4)?)?;
-    Ok(ListedConversation { summary: summary(row)?, overview, overview_events })
+    Ok(ListedConversation {
+        summary: summary(row)?,
+        overview,
+        overview_events,
+    })
 }
 
 fn text(row: &Row, column: usize) -> Result<Option<String>, BoxError> {
-    Ok(row.try_get::<_, Option<Vec<u8>>>(column)?.map(String::from_utf8).transpose()?)
+    Ok(row
+        .try_get::<_, Option<Vec<u8>>>(column)?
+        .map(String::from_utf8)
+        .transpose()?)
 }

@@ -1,19 +1,22 @@
 //! Event store of several hosts: all conversations in one PostgreSQL database, version 12 or later.
 //!
-//! One task writes: it commits the queued appends of all conversations of this process together. Readers have a pool of their
-//! own, so that slow reads delay neither appends nor renewals of leases. An event that [`append`](EventStore::append) has
-//! acknowledged is as durable as a commit of the server, by default on its disk.
+//! One task writes: it commits the queued appends of all conversations of this process together.
+//! Readers have a pool of their own, so that slow reads delay neither appends nor renewals of
+//! leases. An event that [`append`](EventStore::append) has acknowledged is as durable as a commit
+//! of the server, by default on its disk.
 //!
 //! Large events are in a [`BlobStore`], if there is one.
 //!
-//! Hosts coordinate by [`Leases`]. [`subscribe`](EventStore::subscribe) wakes readers of logs that other hosts append to.
+//! Hosts coordinate by [`Leases`]. [`subscribe`](EventStore::subscribe) wakes readers of logs that
+//! other hosts append to.
 //!
-//! After a restart of PostgreSQL the store connects again. Reads are repeated. An append whose connection broke fails, unless the
-//! log shows that it was committed; it is never sent twice. If the server remains unavailable, the append fails although it may
-//! have been committed: the log has the answer later.
+//! After a restart of PostgreSQL the store connects again. Reads are repeated. An append whose
+//! connection broke fails, unless the log shows that it was committed; it is never sent twice. If
+//! the server remains unavailable, the append fails although it may have been committed: the log
+//! has the answer later.
 //!
-//! [`close`](PostgresStore::close) writes what is queued and releases dropped leases. Dropping the store lets its tasks do
-//! the same without waiting for them.
+//! [`close`](PostgresStore::close) writes what is queued and releases dropped leases. Dropping the
+//! store lets its tasks do the same without waiting for them.
 
 mod accounts;
 mod append;
@@ -36,7 +39,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::events::{
-    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation,
+    StoreError,
 };
 use protocol::{ConversationId, Event, EventId};
 use tokio::sync::watch;
@@ -90,8 +94,8 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to the database at an address such as `postgres://user:password@host/name?sslmode=require`. Creates or migrates
-    /// its tables.
+    /// Connects to the database at an address such as
+    /// `postgres://user:password@host/name?sslmode=require`. Creates or migrates its tables.
     ///
     /// # Errors
     /// See [`PostgresOpenError`].
@@ -102,13 +106,32 @@ impl PostgresStore {
         let reads = Arc::new(Database::connect(&connector, READ_CONNECTIONS).await?);
         catch_up::run(&reads, &writes, options.blobs.as_ref()).await;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let host = LeaseHost { id: Uuid::now_v7(), address: options.address };
-        let leases = Leases::start(Arc::clone(&writes), host, options.lease_timing, &tasks, stop.clone());
+        let host = LeaseHost {
+            id: Uuid::now_v7(),
+            address: options.address,
+        };
+        let leases = Leases::start(
+            Arc::clone(&writes),
+            host,
+            options.lease_timing,
+            &tasks,
+            stop.clone(),
+        );
         let writer = Writer::start(Arc::clone(&writes), leases.host(), &tasks, stop.clone());
         let wakeups = Wakeups::start(&connector, &tasks, stop.clone());
         let _stop_on_drop = stop.clone().drop_guard();
         let blobs = options.blobs;
-        Ok(Self { reads, writes, blobs, writer, leases, wakeups, tasks, stop, _stop_on_drop })
+        Ok(Self {
+            reads,
+            writes,
+            blobs,
+            writer,
+            leases,
+            wakeups,
+            tasks,
+            stop,
+            _stop_on_drop,
+        })
     }
 
     /// Creates or migrates the tables.
@@ -136,7 +159,8 @@ impl PostgresStore {
     /// Opens the encrypted documents of all hosts, which have the same key. Closed with the store.
     ///
     /// # Errors
-    /// [`SealedError::WrongKey`] if there is a document of another key, or [`SealedError::Storage`].
+    /// [`SealedError::WrongKey`] if there is a document of another key, or
+    /// [`SealedError::Storage`].
     pub async fn documents(&self, key: SealingKey) -> Result<SealedDocuments, SealedError> {
         let table = DocumentTable::new(Arc::clone(&self.reads), Arc::clone(&self.writes));
         SealedDocuments::with_table("the database".to_owned(), key, Box::new(table)).await
@@ -153,7 +177,8 @@ impl PostgresStore {
         self.reads.usage() + self.writes.usage()
     }
 
-    /// Writes the queued appends, releases the dropped leases and closes the connections. Bounded in time. Later operations fail.
+    /// Writes the queued appends, releases the dropped leases and closes the connections. Bounded
+    /// in time. Later operations fail.
     pub async fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
@@ -169,11 +194,14 @@ impl PostgresStore {
         match self.leases.fence(conversation) {
             Fence::Unleased => Ok(None),
             Fence::Generation(generation) => Ok(Some(generation)),
-            Fence::Lost => Err(StoreError::LeaseLost { conversation: conversation.clone() }),
+            Fence::Lost => Err(StoreError::LeaseLost {
+                conversation: conversation.clone(),
+            }),
         }
     }
 
-    /// Notes that the lease is lost if that is the error of an operation that required this generation.
+    /// Notes that the lease is lost if that is the error of an operation that required this
+    /// generation.
     fn check_lease(
         &self,
         conversation: &ConversationId,
@@ -188,13 +216,21 @@ impl PostgresStore {
 }
 
 /// Migrates the schema, and refuses a newer one.
-async fn migrate(database: &Database, connector: &Connector) -> Result<SchemaMigration, PostgresOpenError> {
+async fn migrate(
+    database: &Database,
+    connector: &Connector,
+) -> Result<SchemaMigration, PostgresOpenError> {
     const KNOWN: i64 = migrations::SCHEMA_VERSION;
     match database.migrate().await {
-        Ok(found) if found > KNOWN => {
-            Err(PostgresOpenError::TooNew { database: connector.to_string(), found, known: KNOWN })
-        }
-        Ok(found) => Ok(SchemaMigration { from: found, to: KNOWN }),
+        Ok(found) if found > KNOWN => Err(PostgresOpenError::TooNew {
+            database: connector.to_string(),
+            found,
+            known: KNOWN,
+        }),
+        Ok(found) => Ok(SchemaMigration {
+            from: found,
+            to: KNOWN,
+        }),
         Err(error) => Err(PostgresOpenError::Migrate {
             database: connector.to_string(),
             version: KNOWN,
@@ -205,14 +241,24 @@ async fn migrate(database: &Database, connector: &Connector) -> Result<SchemaMig
 
 #[async_trait]
 impl EventStore for PostgresStore {
-    /// Without a lease, rejected if another host holds one. If the future is dropped, the events may still be appended.
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        let Some(mut batch) = EventBatch::new(conversation, events)? else { return Ok(()) };
+    /// Without a lease, rejected if another host holds one. If the future is dropped, the events
+    /// may still be appended.
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
+        let Some(mut batch) = EventBatch::new(conversation, events)? else {
+            return Ok(());
+        };
         let generation = self.generation(conversation)?;
         if let Some(blobs) = &self.blobs {
             batch.store_blobs(blobs).await?;
         }
-        let result = self.writer.append(FencedBatch::new(batch, generation)?).await;
+        let result = self
+            .writer
+            .append(FencedBatch::new(batch, generation)?)
+            .await;
         self.check_lease(conversation, generation, result)
     }
 
@@ -227,7 +273,10 @@ impl EventStore for PostgresStore {
         EventPage::read_whole(self.blobs.as_ref(), conversation, read).await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         list::find(&self.reads, conversation).await
     }
 
@@ -239,14 +288,18 @@ impl EventStore for PostgresStore {
         read::conversations(&self.reads).await
     }
 
-    /// Starts at [`EventId::FIRST`], and lags while PostgreSQL is unavailable. Changes that follow each other quickly are one.
+    /// Starts at [`EventId::FIRST`], and lags while PostgreSQL is unavailable. Changes that follow
+    /// each other quickly are one.
     fn subscribe(&self, conversation: &ConversationId) -> Option<watch::Receiver<EventId>> {
         Some(self.wakeups.subscribe(conversation))
     }
 
     /// Writes, because a database that is read-only or has no space left can still be read.
     async fn check_writable(&self) -> Result<(), StoreError> {
-        let touched = self.writes.query("UPDATE glovebox_schema SET version = version", &[]).await;
+        let touched = self
+            .writes
+            .query("UPDATE glovebox_schema SET version = version", &[])
+            .await;
         touched.map_err(|error| failed(CHECK, error))?;
         match &self.blobs {
             Some(blobs) => blobs.check().await,
@@ -260,8 +313,11 @@ impl EventStore for PostgresStore {
         if let Some(blobs) = &self.blobs {
             blobs.prepare_removal(conversation).await?;
         }
-        let removed = remove::remove(&self.writes, self.leases.host(), conversation, generation).await;
-        let result = removed.map_err(|error| failed(REMOVE, error)).and_then(|result| result);
+        let removed =
+            remove::remove(&self.writes, self.leases.host(), conversation, generation).await;
+        let result = removed
+            .map_err(|error| failed(REMOVE, error))
+            .and_then(|result| result);
         self.check_lease(conversation, generation, result)?;
         match &self.blobs {
             Some(blobs) => blobs.remove(conversation).await,

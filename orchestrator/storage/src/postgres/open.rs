@@ -17,7 +17,8 @@ pub struct PostgresOptions {
     pub lease_timing: LeaseTiming,
     /// Address at which other hosts reach the one that runs a conversation.
     pub address: Option<String>,
-    /// Where large events are, the same for all hosts of a database. `None` if they are in the database.
+    /// Where large events are, the same for all hosts of a database. `None` if they are in the
+    /// database.
     pub blobs: Option<BlobStore>,
 }
 

@@ -7,8 +7,8 @@ use protocol::{AgentState, UserId};
 
 use super::database::{Database, DatabaseError};
 
-/// The end of an `INSERT INTO overviews`: merges the first line and the first message only if there is none, and other texts
-/// if the change has them.
+/// The end of an `INSERT INTO overviews`: merges the first line and the first message only if there
+/// is none, and other texts if the change has them.
 macro_rules! merge_texts {
     () => {
         "ON CONFLICT (conversation) DO UPDATE SET
@@ -50,7 +50,8 @@ WITH covered AS (
 SELECT FROM covered"
 );
 
-/// The texts of changes, by column: those of [`Overview`], then those of [`SearchText`], then the names in [`Overview`].
+/// The texts of changes, by column: those of [`Overview`], then those of [`SearchText`], then the
+/// names in [`Overview`].
 #[derive(Default)]
 pub(super) struct TextColumns<'a>(pub(super) [Vec<Option<&'a [u8]>>; 11]);
 
@@ -76,15 +77,32 @@ fn texts(OverviewChange { overview, search }: &OverviewChange) -> [Option<&[u8]>
         agent_state: _,
         cost: _,
     } = overview;
-    let SearchText { title, message, settings } = search;
-    let [git_provider, trigger] =
-        [git_provider.map(GitProvider::as_str), trigger.map(ConversationTrigger::as_str)];
-    let texts = [given_title, first_line, model, folder, repository, branch, title, message, settings];
+    let SearchText {
+        title,
+        message,
+        settings,
+    } = search;
+    let [git_provider, trigger] = [
+        git_provider.map(GitProvider::as_str),
+        trigger.map(ConversationTrigger::as_str),
+    ];
+    let texts = [
+        given_title,
+        first_line,
+        model,
+        folder,
+        repository,
+        branch,
+        title,
+        message,
+        settings,
+    ];
     let [a, b, c, d, e, f, g, h, i] = texts.map(Option::as_deref);
     [a, b, c, d, e, f, g, h, i, git_provider, trigger].map(|text| text.map(str::as_bytes))
 }
 
-/// Merges the change of the events from `first` to before `past`, which follow those that the overview covers.
+/// Merges the change of the events from `first` to before `past`, which follow those that the
+/// overview covers.
 pub(super) async fn merge(
     database: &Database,
     number: i64,

@@ -1,4 +1,5 @@
-//! Reads events of a log, and the list of conversations. Each in one statement, and so in one snapshot.
+//! Reads events of a log, and the list of conversations. Each in one statement, and so in one
+//! snapshot.
 //!
 //! A missing row, or a row with another event than its key says, is an error and never skipped.
 
@@ -16,8 +17,8 @@ pub(super) const READ_CONVERSATIONS: &str = "read the list of conversations";
 
 pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The end of the log, and a row per stored event before it, up to the one that exceeds a number of bytes. The only row has no event if
-/// none is in the range.
+/// The end of the log, and a row per stored event before it, up to the one that exceeds a number of
+/// bytes. The only row has no event if none is in the range.
 const EVENTS: &str = "
     SELECT log_end, id, json, blob
     FROM (
@@ -43,19 +44,30 @@ pub(super) async fn events(
     max_bytes: usize,
 ) -> Result<EventPage, StoreError> {
     let past = i64::try_from(from.0.saturating_add(limit as u64)).unwrap_or(i64::MAX);
-    let Ok(start) = i64::try_from(from.0) else { return Ok(EventPage::default()) };
+    let Ok(start) = i64::try_from(from.0) else {
+        return Ok(EventPage::default());
+    };
     let max = i64::try_from(max_bytes).unwrap_or(i64::MAX);
-    let rows = database.query(EVENTS, &[&conversation.as_str(), &start, &past, &max]).await;
+    let rows = database
+        .query(EVENTS, &[&conversation.as_str(), &start, &past, &max])
+        .await;
     let rows = rows.map_err(|error| failed(READ_EVENTS, error))?;
-    let Some(first) = rows.first() else { return Ok(EventPage::default()) };
-    let end = first.try_get::<_, i64>(0).map_err(|error| failed(READ_EVENTS, error))?.min(past);
+    let Some(first) = rows.first() else {
+        return Ok(EventPage::default());
+    };
+    let end = first
+        .try_get::<_, i64>(0)
+        .map_err(|error| failed(READ_EVENTS, error))?
+        .min(past);
     // On another thread, because megabytes take milliseconds.
     let parsing = tokio::task::spawn_blocking(move || range(&rows, start..end, max_bytes)).await;
-    parsing.map_err(|error| failed(READ_EVENTS, error))?.map_err(|(id, source)| StoreError::Damaged {
-        conversation: conversation.clone(),
-        id,
-        source,
-    })
+    parsing
+        .map_err(|error| failed(READ_EVENTS, error))?
+        .map_err(|(id, source)| StoreError::Damaged {
+            conversation: conversation.clone(),
+            id,
+            source,
+        })
 }
 
 /// Parses the rows, which must have exactly these ids, up to the one that exceeds `max_bytes`.
@@ -70,7 +82,8 @@ fn range(
         if page.size_bytes() > max_bytes {
             break;
         }
-        add_row(&mut page, id, rows.next()).map_err(|source| (EventId(id.unsigned_abs()), source))?;
+        add_row(&mut page, id, rows.next())
+            .map_err(|source| (EventId(id.unsigned_abs()), source))?;
     }
     Ok(page)
 }
@@ -86,14 +99,20 @@ fn add_row(page: &mut EventPage, id: i64, row: Option<&Row>) -> Result<(), BoxEr
 
 /// Lists the conversations, latest first. Damaged rows are listed separately.
 pub(super) async fn conversations(database: &Database) -> Result<ConversationList, StoreError> {
-    let rows = database.query(CONVERSATIONS, &[]).await.map_err(|error| failed(READ_CONVERSATIONS, error))?;
+    let rows = database
+        .query(CONVERSATIONS, &[])
+        .await
+        .map_err(|error| failed(READ_CONVERSATIONS, error))?;
     let mut list = ConversationList::default();
     for row in &rows {
         match summary(row) {
             Ok(summary) => list.conversations.push(summary),
             Err(source) => {
                 let conversation = row.try_get(0).unwrap_or_default();
-                list.damaged.push(StoreError::DamagedEntry { conversation, source });
+                list.damaged.push(StoreError::DamagedEntry {
+                    conversation,
+                    source,
+                });
             }
         }
     }

@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::database::{Database, DatabaseError};
 
-/// Deletes the conversation with its events, unless the lease forbids it, as for an append. Returns whether it is allowed.
+/// Deletes the conversation with its events, unless the lease forbids it, as for an append. Returns
+/// whether it is allowed.
 const REMOVE: &str = "
 WITH lease AS MATERIALIZED (
     SELECT host, generation, expires_at FROM leases WHERE conversation = $1 FOR SHARE
@@ -28,7 +29,15 @@ pub(super) async fn remove(
     conversation: &ConversationId,
     generation: Option<i64>,
 ) -> Result<Result<(), StoreError>, DatabaseError> {
-    let rows = database.query(REMOVE, &[&conversation.as_str(), &host, &generation]).await?;
+    let rows = database
+        .query(REMOVE, &[&conversation.as_str(), &host, &generation])
+        .await?;
     let is_allowed = rows.first().map_or(Ok(false), |row| row.try_get(0))?;
-    Ok(if is_allowed { Ok(()) } else { Err(StoreError::LeaseLost { conversation: conversation.clone() }) })
+    Ok(if is_allowed {
+        Ok(())
+    } else {
+        Err(StoreError::LeaseLost {
+            conversation: conversation.clone(),
+        })
+    })
 }

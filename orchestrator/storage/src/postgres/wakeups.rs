@@ -1,8 +1,9 @@
 //! Wakes readers of logs that another host appends to.
 //!
-//! Each append sends a notification with the end of its log. A notification only wakes: a reader reads from the store by
-//! sequence number. One task listens on a connection of its own, and reads the ends of the subscribed logs at an interval, and
-//! after each connect, because notifications are lost while it is not connected.
+//! Each append sends a notification with the end of its log. A notification only wakes: a reader
+//! reads from the store by sequence number. One task listens on a connection of its own, and reads
+//! the ends of the subscribed logs at an interval, and after each connect, because notifications
+//! are lost while it is not connected.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +20,8 @@ use tokio_util::task::TaskTracker;
 use super::connector::Connector;
 use super::database::DatabaseError;
 
-/// Channel of the notifications. The payload is the id after the last event, a space, and the conversation.
+/// Channel of the notifications. The payload is the id after the last event, a space, and the
+/// conversation.
 pub(super) const CHANNEL: &str = "glovebox_appends";
 
 /// Interval at which the ends of subscribed logs are read.
@@ -42,11 +44,15 @@ pub(super) struct Wakeups {
 
 impl Wakeups {
     /// Starts the task that listens, until `stop`.
-    pub(super) fn start(connector: &Connector, tasks: &TaskTracker, stop: CancellationToken) -> Self {
+    pub(super) fn start(
+        connector: &Connector,
+        tasks: &TaskTracker,
+        stop: CancellationToken,
+    ) -> Self {
         let wakeups = Self::default();
         let receiver = wakeups.clone();
-        let connector =
-            connector.with_notifications(Arc::new(move |message| receiver.on_notification(message)));
+        let connector = connector
+            .with_notifications(Arc::new(move |message| receiver.on_notification(message)));
         let listening = wakeups.clone();
         tasks.spawn(async move {
             stop.run_until_cancelled(listening.listen(&connector)).await;
@@ -54,10 +60,13 @@ impl Wakeups {
         wakeups
     }
 
-    /// Returns the end of the log as far as it is known: [`EventId::FIRST`] until the first notification or poll.
+    /// Returns the end of the log as far as it is known: [`EventId::FIRST`] until the first
+    /// notification or poll.
     pub(super) fn subscribe(&self, conversation: &ConversationId) -> watch::Receiver<EventId> {
         let mut ends = self.ends();
-        let end = ends.entry(conversation.to_string()).or_insert_with(|| watch::Sender::new(EventId::FIRST));
+        let end = ends
+            .entry(conversation.to_string())
+            .or_insert_with(|| watch::Sender::new(EventId::FIRST));
         end.subscribe()
     }
 
@@ -85,8 +94,8 @@ impl Wakeups {
         }
     }
 
-    /// Reads the ends of the subscribed logs. The connection is that of the notifications, so that a later notification is received
-    /// after the response.
+    /// Reads the ends of the subscribed logs. The connection is that of the notifications, so that
+    /// a later notification is received after the response.
     async fn poll(&self, client: &Client) -> Result<(), Error> {
         let subscribed = self.subscribed();
         // Even if there are none: the query detects a broken connection.
@@ -111,7 +120,10 @@ impl Wakeups {
             .and_then(|(end, conversation)| Some((conversation, EventId(end.parse().ok()?))));
         match parsed {
             Some((conversation, end)) => self.advance(conversation, end),
-            None => tracing::warn!(payload = notification.payload(), "received an unknown notification"),
+            None => tracing::warn!(
+                payload = notification.payload(),
+                "received an unknown notification"
+            ),
         }
     }
 
@@ -137,6 +149,9 @@ async fn connect(connector: &Connector) -> Result<(Client, JoinHandle<()>), Erro
 async fn bounded<T>(operation: impl Future<Output = Result<T, Error>>) -> Result<T, DatabaseError> {
     match timeout(RESPONSE_TIMEOUT, operation).await {
         Ok(result) => Ok(result?),
-        Err(source) => Err(DatabaseError::Unresponsive { after: RESPONSE_TIMEOUT, source }),
+        Err(source) => Err(DatabaseError::Unresponsive {
+            after: RESPONSE_TIMEOUT,
+            source,
+        }),
     }
 }

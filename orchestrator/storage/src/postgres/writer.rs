@@ -1,10 +1,11 @@
-//! Task that writes. Commits the queued appends of different conversations in one statement, and sends each caller its result.
+//! Task that writes. Commits the queued appends of different conversations in one statement, and
+//! sends each caller its result.
 //!
-//! One statement at a time: while the server commits it, the next group gathers. The task ends when the store is closed or
-//! dropped, after it has written the queue.
+//! One statement at a time: while the server commits it, the next group gathers. The task ends when
+//! the store is closed or dropped, after it has written the queue.
 //!
-//! If the connection breaks, the result is determined from the log: an append whose events are stored succeeded, any other
-//! failed. No append is sent twice.
+//! If the connection breaks, the result is determined from the log: an append whose events are
+//! stored succeeded, any other failed. No append is sent twice.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use super::append::{self, FencedBatch};
 use super::database::{Database, DatabaseError};
 use crate::failure::failed;
 
-/// Maximum number of queued appends, and of appends in a statement. Each conversation has at most one.
+/// Maximum number of queued appends, and of appends in a statement. Each conversation has at most
+/// one.
 const QUEUE_CAPACITY: usize = 256;
 
 /// Size at which a group is complete. A larger append is a group of its own.
@@ -58,7 +60,10 @@ impl Writer {
     pub(super) async fn append(&self, batch: FencedBatch) -> AppendResult {
         let (reply, result) = oneshot::channel();
         let closed = || failed(OPERATION, StoreClosed);
-        self.queue.send(Request { batch, reply }).await.map_err(|_| closed())?;
+        self.queue
+            .send(Request { batch, reply })
+            .await
+            .map_err(|_| closed())?;
         result.await.unwrap_or_else(|_| Err(closed()))
     }
 }
@@ -69,10 +74,15 @@ async fn run(
     requests: mpsc::Receiver<Request>,
     stop: CancellationToken,
 ) {
-    let mut queue = Queue { requests, waiting: VecDeque::new() };
+    let mut queue = Queue {
+        requests,
+        waiting: VecDeque::new(),
+    };
     while let Some(group) = queue.next_group(&stop).await {
-        let (batches, replies): (Vec<_>, Vec<_>) =
-            group.into_iter().map(|Request { batch, reply }| (batch, reply)).unzip();
+        let (batches, replies): (Vec<_>, Vec<_>) = group
+            .into_iter()
+            .map(|Request { batch, reply }| (batch, reply))
+            .unzip();
         let results = write(&database, host, &batches.iter().collect::<Vec<_>>()).await;
         for (reply, result) in replies.into_iter().zip(results) {
             // The caller may have dropped its future. The events stay.
@@ -81,8 +91,8 @@ async fn run(
     }
 }
 
-/// Writes a group. If the server rejects the statement, nothing of it was written; then each append is a statement of its own,
-/// so that a damaged log affects only its own conversation.
+/// Writes a group. If the server rejects the statement, nothing of it was written; then each append
+/// is a statement of its own, so that a damaged log affects only its own conversation.
 async fn write(database: &Database, host: Uuid, group: &[&FencedBatch]) -> Vec<AppendResult> {
     match append::write(database, host, group).await {
         Ok(results) => results,
@@ -97,7 +107,9 @@ async fn write(database: &Database, host: Uuid, group: &[&FencedBatch]) -> Vec<A
             }
             results
         }
-        Err(error) if error.is_result_unknown() => determine_results(database, group, Arc::new(error)).await,
+        Err(error) if error.is_result_unknown() => {
+            determine_results(database, group, Arc::new(error)).await
+        }
         Err(error) => fail_all(group.len(), &Arc::new(error)),
     }
 }
@@ -122,7 +134,9 @@ async fn determine_results(
 }
 
 fn fail_all(count: usize, error: &Arc<DatabaseError>) -> Vec<AppendResult> {
-    (0..count).map(|_| Err(failed(OPERATION, Arc::clone(error)))).collect()
+    (0..count)
+        .map(|_| Err(failed(OPERATION, Arc::clone(error))))
+        .collect()
 }
 
 /// Received requests, in order.
@@ -133,7 +147,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// Waits for requests. `None` once the queue is closed, or `stop` is cancelled, and all have been returned.
+    /// Waits for requests. `None` once the queue is closed, or `stop` is cancelled, and all have
+    /// been returned.
     async fn next_group(&mut self, stop: &CancellationToken) -> Option<Vec<Request>> {
         if self.waiting.is_empty() {
             let first = match stop.run_until_cancelled(self.requests.recv()).await {
@@ -183,32 +198,62 @@ mod tests {
 
     fn request(conversation: &str, id: u64, length: usize) -> Request {
         let timestamp = Timestamp::try_from("2026-01-02T03:04:05.678901".to_owned()).unwrap();
-        let message = MessageAction { content: "x".repeat(length), ..Default::default() };
-        let event = Event::new(EventId(id), timestamp, EventSource::User, Action::from(message));
-        let batch = EventBatch::new(&conversation.parse().unwrap(), &[event]).unwrap().unwrap();
-        Request { batch: FencedBatch::new(batch, None).unwrap(), reply: oneshot::channel().0 }
+        let message = MessageAction {
+            content: "x".repeat(length),
+            ..Default::default()
+        };
+        let event = Event::new(
+            EventId(id),
+            timestamp,
+            EventSource::User,
+            Action::from(message),
+        );
+        let batch = EventBatch::new(&conversation.parse().unwrap(), &[event])
+            .unwrap()
+            .unwrap();
+        Request {
+            batch: FencedBatch::new(batch, None).unwrap(),
+            reply: oneshot::channel().0,
+        }
     }
 
     fn groups(requests: impl IntoIterator<Item = Request>) -> Vec<Vec<String>> {
-        let mut queue = Queue { requests: mpsc::channel(1).1, waiting: requests.into_iter().collect() };
+        let mut queue = Queue {
+            requests: mpsc::channel(1).1,
+            waiting: requests.into_iter().collect(),
+        };
         let mut groups = Vec::new();
         while !queue.waiting.is_empty() {
             let group = queue.take_group();
-            groups.push(group.iter().map(|request| request.batch.conversation().to_string()).collect());
+            groups.push(
+                group
+                    .iter()
+                    .map(|request| request.batch.conversation().to_string())
+                    .collect(),
+            );
         }
         groups
     }
 
     #[test]
     fn group_has_one_append_per_conversation() {
-        let requests = [request("a", 0, 1), request("a", 1, 1), request("b", 0, 1), request("a", 2, 1)];
+        let requests = [
+            request("a", 0, 1),
+            request("a", 1, 1),
+            request("b", 0, 1),
+            request("a", 2, 1),
+        ];
         assert_eq!(groups(requests), [vec!["a", "b"], vec!["a"], vec!["a"]]);
     }
 
     #[test]
     fn large_append_does_not_let_a_later_one_pass() {
-        let requests =
-            [request("a", 0, 1), request("b", 0, MAX_GROUP_BYTES), request("b", 1, 1), request("c", 0, 1)];
+        let requests = [
+            request("a", 0, 1),
+            request("b", 0, MAX_GROUP_BYTES),
+            request("b", 1, 1),
+            request("c", 0, 1),
+        ];
         assert_eq!(groups(requests), [vec!["a", "c"], vec!["b"], vec!["b"]]);
     }
 }

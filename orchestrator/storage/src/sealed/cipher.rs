@@ -1,7 +1,7 @@
 //! Encryption of documents: AES-256-GCM with a random nonce for each write.
 //!
-//! The name, the revision and the key of a document are authenticated with its content, so that a row cannot be put in the place
-//! of another one, or be given another revision.
+//! The name, the revision and the key of a document are authenticated with its content, so that a
+//! row cannot be put in the place of another one, or be given another revision.
 
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
@@ -29,7 +29,8 @@ pub struct SealingKey {
 #[error("the operating system has no random bytes")]
 pub(super) struct NoRandomBytes;
 
-/// The error of a content that was not encrypted with this key for this document, or was changed since.
+/// The error of a content that was not encrypted with this key for this document, or was changed
+/// since.
 #[derive(Debug, thiserror::Error)]
 #[error("its content is not authentic")]
 pub(super) struct NotAuthentic;
@@ -50,14 +51,17 @@ impl KeyType for Length {
 }
 
 impl SealingKey {
-    /// Derives the key from a secret of the operator, which must be hard to guess: it is not stretched.
+    /// Derives the key from a secret of the operator, which must be hard to guess: it is not
+    /// stretched.
     ///
     /// # Panics
     /// Never: the lengths are constants that the derivation supports.
     #[expect(clippy::expect_used, reason = "HKDF has up to 8,160 bytes")]
     pub fn new(secret: &SecretString) -> Self {
         let root = Salt::new(HKDF_SHA256, SALT).extract(secret.expose_secret().as_bytes());
-        let cipher = root.expand(&[b"encryption"], &AES_256_GCM).map(UnboundKey::from);
+        let cipher = root
+            .expand(&[b"encryption"], &AES_256_GCM)
+            .map(UnboundKey::from);
         Self {
             id: derive_id(&root),
             cipher: LessSafeKey::new(cipher.expect("a short key")),
@@ -71,13 +75,20 @@ impl SealingKey {
     }
 
     /// Encrypts a content. Returns the nonce, the encrypted content and the tag.
-    pub(super) fn seal(&self, identity: Identity<'_>, content: &[u8]) -> Result<Vec<u8>, NoRandomBytes> {
+    pub(super) fn seal(
+        &self,
+        identity: Identity<'_>,
+        content: &[u8],
+    ) -> Result<Vec<u8>, NoRandomBytes> {
         let mut nonce = [0; NONCE_LEN];
         self.random.fill(&mut nonce).map_err(|_| NoRandomBytes)?;
         let mut sealed = content.to_vec();
         let aad = self.authenticated(identity);
-        let tag =
-            self.cipher.seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), aad, &mut sealed);
+        let tag = self.cipher.seal_in_place_separate_tag(
+            Nonce::assume_unique_for_key(nonce),
+            aad,
+            &mut sealed,
+        );
         // Fails only for a content of more than 64 GiB.
         let tag = tag.map_err(|_| NoRandomBytes)?;
         Ok([nonce.as_slice(), &sealed, tag.as_ref()].concat())
@@ -92,7 +103,10 @@ impl SealingKey {
         let (nonce, encrypted) = sealed.split_at_mut_checked(NONCE_LEN).ok_or(NotAuthentic)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| NotAuthentic)?;
         let aad = self.authenticated(identity);
-        let content = self.cipher.open_in_place(nonce, aad, encrypted).map_err(|_| NotAuthentic)?;
+        let content = self
+            .cipher
+            .open_in_place(nonce, aad, encrypted)
+            .map_err(|_| NotAuthentic)?;
         let opened = SecretSlice::from(content.to_vec());
         content.fill(0);
         Ok(opened)
@@ -107,14 +121,19 @@ impl SealingKey {
 
 impl std::fmt::Debug for SealingKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("SealingKey").field("id", &self.id).finish_non_exhaustive()
+        formatter
+            .debug_struct("SealingKey")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
 #[expect(clippy::expect_used, reason = "HKDF has up to 8,160 bytes")]
 fn derive_id(root: &Prk) -> [u8; KEY_ID_LENGTH] {
     let mut id = [0; KEY_ID_LENGTH];
-    let expanded = root.expand(&[b"id"], Length(KEY_ID_LENGTH)).expect("a short id");
+    let expanded = root
+        .expand(&[b"id"], Length(KEY_ID_LENGTH))
+        .expect("a short id");
     expanded.fill(&mut id).expect("the requested length");
     id
 }
@@ -123,7 +142,10 @@ fn derive_id(root: &Prk) -> [u8; KEY_ID_LENGTH] {
 mod tests {
     use super::*;
 
-    const IDENTITY: Identity<'static> = Identity { name: "user", revision: 3 };
+    const IDENTITY: Identity<'static> = Identity {
+        name: "user",
+        revision: 3,
+    };
 
     fn key(secret: &str) -> SealingKey {
         SealingKey::new(&SecretString::from(secret))
@@ -135,8 +157,26 @@ mod tests {
         let open = |secret, identity| key(secret).open(identity, sealed.clone());
         assert_eq!(open("a", IDENTITY).unwrap().expose_secret(), b"content");
         assert!(open("b", IDENTITY).is_err());
-        assert!(open("a", Identity { name: "user2", ..IDENTITY }).is_err());
-        assert!(open("a", Identity { revision: 4, ..IDENTITY }).is_err());
+        assert!(
+            open(
+                "a",
+                Identity {
+                    name: "user2",
+                    ..IDENTITY
+                }
+            )
+            .is_err()
+        );
+        assert!(
+            open(
+                "a",
+                Identity {
+                    revision: 4,
+                    ..IDENTITY
+                }
+            )
+            .is_err()
+        );
     }
 
     #[test]
@@ -148,9 +188,15 @@ mod tests {
             let mut changed = sealed.clone();
             changed[index] ^= 1;
             assert!(key.open(IDENTITY, changed).is_err(), "byte {index}");
-            assert!(key.open(IDENTITY, sealed[..index].to_vec()).is_err(), "{index} bytes");
+            assert!(
+                key.open(IDENTITY, sealed[..index].to_vec()).is_err(),
+                "{index} bytes"
+            );
         }
-        assert!(key.open(IDENTITY, [sealed.as_slice(), &[0]].concat()).is_err());
+        assert!(
+            key.open(IDENTITY, [sealed.as_slice(), &[0]].concat())
+                .is_err()
+        );
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use super::cipher::{Identity, SealingKey};
 use super::sqlite::SqliteTable;
 use super::table::{Row, Table, TableError};
-use super::{MAX_CONTENT_BYTES, MAX_NAME_BYTES, MAX_OVERHEAD_BYTES, SealedDocuments, SealedError, failed};
+use super::{
+    MAX_CONTENT_BYTES, MAX_NAME_BYTES, MAX_OVERHEAD_BYTES, SealedDocuments, SealedError, failed,
+};
 
 /// Number of documents per read.
 const PAGE_SIZE: usize = 16;
@@ -40,19 +42,23 @@ pub struct EncryptedDocuments {
 }
 
 impl EncryptedDocuments {
-    /// Opens a SQLite file. Creates and migrates it like [`SealedDocuments::open`], unless it cannot be written.
+    /// Opens a SQLite file. Creates and migrates it like [`SealedDocuments::open`], unless it
+    /// cannot be written.
     ///
     /// # Errors
     /// [`SealedError::Open`].
     pub async fn open(file: impl Into<PathBuf>) -> Result<Self, SealedError> {
-        Ok(Self::with_table(Box::new(SqliteTable::open_to_read(file.into()).await?)))
+        Ok(Self::with_table(Box::new(
+            SqliteTable::open_to_read(file.into()).await?,
+        )))
     }
 
     pub(crate) fn with_table(table: Box<dyn Table>) -> Self {
         Self { table }
     }
 
-    /// Returns some documents whose names follow `after`, sorted by name. Empty if there are no further ones.
+    /// Returns some documents whose names follow `after`, sorted by name. Empty if there are no
+    /// further ones.
     ///
     /// # Errors
     /// [`SealedError::Damaged`] or [`SealedError::Storage`].
@@ -68,15 +74,32 @@ impl EncryptedDocuments {
     /// # Errors
     /// [`SealedError::Damaged`] or [`SealedError::Storage`].
     pub async fn read(&self, name: &str) -> Result<Option<EncryptedDocument>, SealedError> {
-        let row = self.table.read(name, MAX_CONTENT_BYTES + MAX_OVERHEAD_BYTES).await;
+        let row = self
+            .table
+            .read(name, MAX_CONTENT_BYTES + MAX_OVERHEAD_BYTES)
+            .await;
         let row = row.map_err(|error| failed("read", name, error))?;
         Ok(row.map(|row| EncryptedDocument::from((name.to_owned(), row))))
     }
 }
 
 impl From<(String, Row)> for EncryptedDocument {
-    fn from((name, Row { revision, key_id, sealed }): (String, Row)) -> Self {
-        Self { name, revision, key_id, sealed }
+    fn from(
+        (
+            name,
+            Row {
+                revision,
+                key_id,
+                sealed,
+            },
+        ): (String, Row),
+    ) -> Self {
+        Self {
+            name,
+            revision,
+            key_id,
+            sealed,
+        }
     }
 }
 
@@ -86,17 +109,34 @@ impl SealingKey {
     /// # Errors
     /// [`SealedError::WrongKey`], [`SealedError::Damaged`], or [`SealedError::TooLarge`].
     pub fn check(&self, document: &EncryptedDocument) -> Result<(), SealedError> {
-        let EncryptedDocument { name, revision, key_id, sealed } = document;
+        let EncryptedDocument {
+            name,
+            revision,
+            key_id,
+            sealed,
+        } = document;
         if key_id != self.id() {
             return Err(SealedError::WrongKey(format!("the document {name}")));
         }
         if name.len() > MAX_NAME_BYTES || sealed.len() > MAX_CONTENT_BYTES + MAX_OVERHEAD_BYTES {
             let (length, name_length) = (sealed.len(), name.len());
             let end = name.floor_char_boundary(MAX_NAME_BYTES);
-            return Err(SealedError::TooLarge { name: name[..end].to_owned(), length, name_length });
+            return Err(SealedError::TooLarge {
+                name: name[..end].to_owned(),
+                length,
+                name_length,
+            });
         }
-        let opened = self.open(Identity { name, revision: *revision }, sealed.clone());
-        opened.map(drop).map_err(|error| failed("decrypt", name, TableError::InvalidValue(error.into())))
+        let opened = self.open(
+            Identity {
+                name,
+                revision: *revision,
+            },
+            sealed.clone(),
+        );
+        opened
+            .map(drop)
+            .map_err(|error| failed("decrypt", name, TableError::InvalidValue(error.into())))
     }
 }
 
@@ -108,14 +148,38 @@ impl SealedDocuments {
     pub async fn add(&self, document: &EncryptedDocument) -> Result<AddedDocument, SealedError> {
         let (key, table) = (&self.0.key, &self.0.table);
         key.check(document)?;
-        let EncryptedDocument { name, revision, key_id, sealed } = document.clone();
-        let added = table.replace(&name, 0, Row { revision, key_id, sealed }).await;
+        let EncryptedDocument {
+            name,
+            revision,
+            key_id,
+            sealed,
+        } = document.clone();
+        let added = table
+            .replace(
+                &name,
+                0,
+                Row {
+                    revision,
+                    key_id,
+                    sealed,
+                },
+            )
+            .await;
         if added.map_err(|error| failed("write", &name, error))? {
             return Ok(AddedDocument::Added);
         }
-        let row = table.read(&name, MAX_CONTENT_BYTES + MAX_OVERHEAD_BYTES).await;
+        let row = table
+            .read(&name, MAX_CONTENT_BYTES + MAX_OVERHEAD_BYTES)
+            .await;
         let existing = row.map_err(|error| failed("read", &name, error))?;
-        let is_same = existing.map(|row| EncryptedDocument::from((name, row))).as_ref() == Some(document);
-        Ok(if is_same { AddedDocument::Exists } else { AddedDocument::Differs })
+        let is_same = existing
+            .map(|row| EncryptedDocument::from((name, row)))
+            .as_ref()
+            == Some(document);
+        Ok(if is_same {
+            AddedDocument::Exists
+        } else {
+            AddedDocument::Differs
+        })
     }
 }

@@ -1,11 +1,12 @@
-//! Documents that are encrypted at rest: settings and secrets of users, in an SQLite file of their own, or in the PostgreSQL database
-//! of several hosts.
+//! Documents that are encrypted at rest: settings and secrets of users, in an SQLite file of their
+//! own, or in the PostgreSQL database of several hosts.
 //!
-//! A document has a name and a revision. A writer names the revision that it has read, so that of two concurrent writers one gets
-//! [`SealedError::Conflict`] and reads again. A write is one transaction and is synced: after a crash the document is the old
-//! or the new one.
+//! A document has a name and a revision. A writer names the revision that it has read, so that of
+//! two concurrent writers one gets [`SealedError::Conflict`] and reads again. A write is one
+//! transaction and is synced: after a crash the document is the old or the new one.
 //!
-//! An attacker who can write the file or the database can restore an earlier copy of a whole row, or remove it. Anything else is detected.
+//! An attacker who can write the file or the database can restore an earlier copy of a whole row,
+//! or remove it. Anything else is detected.
 
 mod cipher;
 mod encrypted;
@@ -41,7 +42,8 @@ pub enum SealedError {
     /// The file cannot be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A document was encrypted with another key. Not retried: the operator has to restore the key, or remove the file.
+    /// A document was encrypted with another key. Not retried: the operator has to restore the key,
+    /// or remove the file.
     #[error("cannot decrypt {0}: it was encrypted with another key")]
     WrongKey(String),
     /// A document was changed outside of this program. Not retried.
@@ -99,15 +101,19 @@ struct Inner {
 
 impl std::fmt::Debug for SealedDocuments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SealedDocuments").field("location", &self.0.location).finish_non_exhaustive()
+        f.debug_struct("SealedDocuments")
+            .field("location", &self.0.location)
+            .finish_non_exhaustive()
     }
 }
 
 impl SealedDocuments {
-    /// Opens a SQLite file. Creates it (mode 0600), its folder (mode 0700) and its table if they do not exist.
+    /// Opens a SQLite file. Creates it (mode 0600), its folder (mode 0700) and its table if they do
+    /// not exist.
     ///
     /// # Errors
-    /// [`SealedError::Open`], and [`SealedError::WrongKey`] if it contains a document of another key.
+    /// [`SealedError::Open`], and [`SealedError::WrongKey`] if it contains a document of another
+    /// key.
     pub async fn open(file: impl Into<PathBuf>, key: SealingKey) -> Result<Self, SealedError> {
         let file = file.into();
         let location = file.display().to_string();
@@ -126,7 +132,11 @@ impl SealedDocuments {
         table: Box<dyn Table>,
     ) -> Result<Self, SealedError> {
         match table.has_other_key(key.id()).await {
-            Ok(false) => Ok(Self(Arc::new(Inner { location, key, table }))),
+            Ok(false) => Ok(Self(Arc::new(Inner {
+                location,
+                key,
+                table,
+            }))),
             Ok(true) => Err(SealedError::WrongKey(location)),
             Err(error) => Err(failed("read the keys of", &location, error)),
         }
@@ -137,20 +147,31 @@ impl SealedDocuments {
     /// # Errors
     /// [`SealedError::Damaged`], [`SealedError::WrongKey`] or [`SealedError::Storage`].
     pub async fn read(&self, name: &str) -> Result<Option<SealedDocument>, SealedError> {
-        let Inner { location, key, table } = &*self.0;
-        let row = table.read(name, MAX_CONTENT_BYTES + MAX_OVERHEAD_BYTES).await;
-        let Some(row) = row.map_err(|error| failed("read", name, error))? else { return Ok(None) };
+        let Inner {
+            location,
+            key,
+            table,
+        } = &*self.0;
+        let row = table
+            .read(name, MAX_CONTENT_BYTES + MAX_OVERHEAD_BYTES)
+            .await;
+        let Some(row) = row.map_err(|error| failed("read", name, error))? else {
+            return Ok(None);
+        };
         if row.key_id != key.id() {
             return Err(SealedError::WrongKey(location.clone()));
         }
-        let Row { revision, sealed, .. } = row;
+        let Row {
+            revision, sealed, ..
+        } = row;
         let content = key.open(Identity { name, revision }, sealed);
-        let content =
-            content.map_err(|error| failed("decrypt", name, TableError::InvalidValue(error.into())))?;
+        let content = content
+            .map_err(|error| failed("decrypt", name, TableError::InvalidValue(error.into())))?;
         Ok(Some(SealedDocument { revision, content }))
     }
 
-    /// Writes a document whose latest revision is `revision`; 0 if there is none. If the future is dropped, it may still be written.
+    /// Writes a document whose latest revision is `revision`; 0 if there is none. If the future is
+    /// dropped, it may still be written.
     ///
     /// # Errors
     /// [`SealedError::Conflict`], [`SealedError::TooLarge`] or [`SealedError::Storage`].
@@ -164,9 +185,20 @@ impl SealedDocuments {
         let content = content.expose_secret();
         check_size(name, content)?;
         let next = revision.saturating_add(1);
-        let sealed = key.seal(Identity { name, revision: next }, content);
-        let sealed = sealed.map_err(|error| failed("encrypt", name, TableError::Failed(error.into())))?;
-        let row = Row { revision: next, key_id: key.id().to_vec(), sealed };
+        let sealed = key.seal(
+            Identity {
+                name,
+                revision: next,
+            },
+            content,
+        );
+        let sealed =
+            sealed.map_err(|error| failed("encrypt", name, TableError::Failed(error.into())))?;
+        let row = Row {
+            revision: next,
+            key_id: key.id().to_vec(),
+            sealed,
+        };
         match table.replace(name, revision, row).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(SealedError::Conflict(name.to_owned())),
@@ -179,7 +211,11 @@ impl SealedDocuments {
     /// # Errors
     /// [`SealedError::Storage`].
     pub async fn remove(&self, name: &str) -> Result<(), SealedError> {
-        self.0.table.remove(name).await.map_err(|error| failed("remove", name, error))
+        self.0
+            .table
+            .remove(name)
+            .await
+            .map_err(|error| failed("remove", name, error))
     }
 }
 
@@ -189,13 +225,21 @@ fn check_size(name: &str, content: &[u8]) -> Result<(), SealedError> {
     }
     let end = name.floor_char_boundary(MAX_NAME_BYTES);
     let (length, name_length) = (content.len(), name.len());
-    Err(SealedError::TooLarge { name: name[..end].to_owned(), length, name_length })
+    Err(SealedError::TooLarge {
+        name: name[..end].to_owned(),
+        length,
+        name_length,
+    })
 }
 
 fn failed(operation: &'static str, name: &str, error: TableError) -> SealedError {
     let name = name.to_owned();
     match error {
         TableError::InvalidValue(source) => SealedError::Damaged { name, source },
-        TableError::Failed(source) => SealedError::Storage { operation, name, source: cause(source) },
+        TableError::Failed(source) => SealedError::Storage {
+            operation,
+            name,
+            source: cause(source),
+        },
     }
 }

@@ -20,7 +20,8 @@ pub(super) struct SqliteTable {
 }
 
 impl SqliteTable {
-    /// Opens the file. Creates it (mode 0600), its folder (mode 0700) and its table if they do not exist.
+    /// Opens the file. Creates it (mode 0600), its folder (mode 0700) and its table if they do not
+    /// exist.
     pub(super) async fn open(file: PathBuf) -> Result<Self, OpenError> {
         open_blocking(file, |file| {
             let (connection, _) = migrations::open(&location_of(file.clone()), MIGRATIONS)?;
@@ -46,7 +47,9 @@ impl SqliteTable {
     }
 
     fn with_connection(connection: Connection) -> Self {
-        Self { connection: Arc::new(Mutex::new(connection)) }
+        Self {
+            connection: Arc::new(Mutex::new(connection)),
+        }
     }
 
     async fn run<T: Send + 'static>(
@@ -72,15 +75,19 @@ impl Table for SqliteTable {
     async fn has_other_key(&self, key_id: &[u8]) -> Result<bool, TableError> {
         const HAS_OTHER_KEY: &str = "SELECT EXISTS (SELECT 1 FROM documents WHERE key_id != ?1)";
         let key_id = key_id.to_vec();
-        self.run(move |connection| connection.query_row(HAS_OTHER_KEY, [key_id], |row| row.get(0))).await
+        self.run(move |connection| connection.query_row(HAS_OTHER_KEY, [key_id], |row| row.get(0)))
+            .await
     }
 
     async fn read(&self, name: &str, max_bytes: usize) -> Result<Option<Row>, TableError> {
-        const READ: &str =
-            "SELECT revision, key_id, iif(length(sealed) <= ?2, sealed, x'') FROM documents WHERE name = ?1";
+        const READ: &str = "SELECT revision, key_id, iif(length(sealed) <= ?2, sealed, x'') FROM documents WHERE name = ?1";
         let name = name.to_owned();
-        self.run(move |connection| connection.query_row(READ, params![name, max_bytes], to_row).optional())
-            .await
+        self.run(move |connection| {
+            connection
+                .query_row(READ, params![name, max_bytes], to_row)
+                .optional()
+        })
+        .await
     }
 
     async fn page(
@@ -95,8 +102,9 @@ impl Table for SqliteTable {
         let after = after.to_owned();
         self.run(move |connection| {
             let mut statement = connection.prepare_cached(PAGE)?;
-            let rows = statement
-                .query_map(params![after, limit, max_bytes], |row| Ok((row.get(3)?, to_row(row)?)))?;
+            let rows = statement.query_map(params![after, limit, max_bytes], |row| {
+                Ok((row.get(3)?, to_row(row)?))
+            })?;
             rows.collect()
         })
         .await
@@ -104,27 +112,41 @@ impl Table for SqliteTable {
 
     async fn replace(&self, name: &str, revision: u64, row: Row) -> Result<bool, TableError> {
         let name = name.to_owned();
-        self.run(move |connection| replace(connection, &name, revision, &row)).await
+        self.run(move |connection| replace(connection, &name, revision, &row))
+            .await
     }
 
     async fn remove(&self, name: &str) -> Result<(), TableError> {
         let name = name.to_owned();
-        self.run(move |connection| connection.execute("DELETE FROM documents WHERE name = ?1", [name]))
-            .await
-            .map(drop)
+        self.run(move |connection| {
+            connection.execute("DELETE FROM documents WHERE name = ?1", [name])
+        })
+        .await
+        .map(drop)
     }
 }
 
 fn to_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    Ok(Row { revision: row.get(0)?, key_id: row.get(1)?, sealed: row.get(2)? })
+    Ok(Row {
+        revision: row.get(0)?,
+        key_id: row.get(1)?,
+        sealed: row.get(2)?,
+    })
 }
 
-fn replace(connection: &mut Connection, name: &str, revision: u64, row: &Row) -> rusqlite::Result<bool> {
+fn replace(
+    connection: &mut Connection,
+    name: &str,
+    revision: u64,
+    row: &Row,
+) -> rusqlite::Result<bool> {
     const REVISION: &str = "SELECT revision FROM documents WHERE name = ?1";
     const REPLACE: &str =
         "INSERT OR REPLACE INTO documents (name, revision, key_id, sealed) VALUES (?1, ?2, ?3, ?4)";
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let found: Option<u64> = transaction.query_row(REVISION, [name], |row| row.get(0)).optional()?;
+    let found: Option<u64> = transaction
+        .query_row(REVISION, [name], |row| row.get(0))
+        .optional()?;
     if found.unwrap_or(0) != revision {
         return Ok(false);
     }

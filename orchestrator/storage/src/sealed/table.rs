@@ -27,8 +27,8 @@ pub(crate) trait Table: Send + Sync {
     /// Returns the row of a document. Its sealed content is empty if it is longer than `max_bytes`.
     async fn read(&self, name: &str, max_bytes: usize) -> Result<Option<Row>, TableError>;
 
-    /// Returns at most `limit` rows whose names follow `after`, sorted by the bytes of their names. Sealed contents as in
-    /// [`read`](Self::read).
+    /// Returns at most `limit` rows whose names follow `after`, sorted by the bytes of their names.
+    /// Sealed contents as in [`read`](Self::read).
     async fn page(
         &self,
         after: &str,
@@ -36,8 +36,8 @@ pub(crate) trait Table: Send + Sync {
         max_bytes: usize,
     ) -> Result<Vec<(String, Row)>, TableError>;
 
-    /// Replaces the row of a document if it has this revision; adds it if that is 0 and there is none. Returns whether it did. Atomic,
-    /// and durable when it returns.
+    /// Replaces the row of a document if it has this revision; adds it if that is 0 and there is
+    /// none. Returns whether it did. Atomic, and durable when it returns.
     async fn replace(&self, name: &str, revision: u64, row: Row) -> Result<bool, TableError>;
 
     /// Removes the row of a document, if there is one.

@@ -39,7 +39,8 @@ struct LogEnd {
     overview_events: u64,
 }
 
-/// Appends the events. Reads the end of the log in the same transaction, because another process may have appended.
+/// Appends the events. Reads the end of the log in the same transaction, because another process
+/// may have appended.
 pub(super) fn write(connection: &Connection, batch: &EventBatch) -> Result<(), ChangeError> {
     let log = match find_end(connection, batch)? {
         Some(found) => found,
@@ -48,8 +49,9 @@ pub(super) fn write(connection: &Connection, batch: &EventBatch) -> Result<(), C
     if batch.first.0 != log.events {
         return Err(ChangeError::Rejected(batch.out_of_order()));
     }
-    let mut insert = connection
-        .prepare_cached("INSERT INTO events (conversation, id, json, blob) VALUES (?1, ?2, ?3, ?4)")?;
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO events (conversation, id, json, blob) VALUES (?1, ?2, ?3, ?4)",
+    )?;
     for (id, row) in (log.events..).zip(&batch.rows) {
         insert.execute(params![log.number, id, row.json(), row.blob()])?;
     }
@@ -57,7 +59,8 @@ pub(super) fn write(connection: &Connection, batch: &EventBatch) -> Result<(), C
     Ok(())
 }
 
-/// Sets the ends of the log and of its overview. An overview without earlier events is completed when the store is opened.
+/// Sets the ends of the log and of its overview. An overview without earlier events is completed
+/// when the store is opened.
 fn advance(connection: &Connection, log: &LogEnd, batch: &EventBatch) -> rusqlite::Result<()> {
     let end = log.events + batch.rows.len() as u64;
     let change = (log.overview_events == log.events).then_some(&batch.overview);
@@ -66,19 +69,33 @@ fn advance(connection: &Connection, log: &LogEnd, batch: &EventBatch) -> rusqlit
         log.number,
         end,
         batch.last_at.as_str(),
-        if change.is_some() { end } else { log.overview_events },
-        overview.and_then(|overview| overview.agent_state).map(AgentState::as_str),
+        if change.is_some() {
+            end
+        } else {
+            log.overview_events
+        },
+        overview
+            .and_then(|overview| overview.agent_state)
+            .map(AgentState::as_str),
         overview.and_then(|overview| overview.cost),
-        overview.and_then(|overview| overview.owner.as_ref()).map(UserId::as_str),
+        overview
+            .and_then(|overview| overview.owner.as_ref())
+            .map(UserId::as_str),
     ])?;
-    change.map_or(Ok(()), |change| overview::merge_texts(connection, log.number, change))
+    change.map_or(Ok(()), |change| {
+        overview::merge_texts(connection, log.number, change)
+    })
 }
 
 fn find_end(connection: &Connection, batch: &EventBatch) -> rusqlite::Result<Option<LogEnd>> {
     connection
         .prepare_cached("SELECT number, events, overview_events FROM conversations WHERE id = ?1")?
         .query_row([batch.conversation.as_str()], |row| {
-            Ok(LogEnd { number: row.get(0)?, events: row.get(1)?, overview_events: row.get(2)? })
+            Ok(LogEnd {
+                number: row.get(0)?,
+                events: row.get(1)?,
+                overview_events: row.get(2)?,
+            })
         })
         .optional()
 }
@@ -89,5 +106,8 @@ fn create_log(connection: &Connection, batch: &EventBatch) -> rusqlite::Result<L
             "INSERT INTO conversations (id, events, created_at, last_updated_at) VALUES (?1, 0, ?2, ?2)",
         )?
         .execute([batch.conversation.as_str(), batch.first_at.as_str()])?;
-    Ok(LogEnd { number: connection.last_insert_rowid(), ..LogEnd::default() })
+    Ok(LogEnd {
+        number: connection.last_insert_rowid(),
+        ..LogEnd::default()
+    })
 }

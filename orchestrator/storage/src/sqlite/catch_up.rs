@@ -1,7 +1,9 @@
-//! Completion of overviews that lack events of their logs, when the store is opened: an older version of Glovebox wrote them.
+//! Completion of overviews that lack events of their logs, when the store is opened: an older
+//! version of Glovebox wrote them.
 //!
-//! Works in short transactions, so that other processes can append, and continues after an interruption. Blobs are read between
-//! transactions. A failure is logged only: a list reads the missing events of a conversation from its log.
+//! Works in short transactions, so that other processes can append, and continues after an
+//! interruption. Blobs are read between transactions. A failure is logged only: a list reads the
+//! missing events of a conversation from its log.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -16,10 +18,12 @@ use super::read::{ReadError, read_range};
 use crate::blobs::BlobStore;
 use crate::event_page::EventPage;
 
-/// Time after which a transaction starts no further page of events. Other processes that write wait for its end.
+/// Time after which a transaction starts no further page of events. Other processes that write wait
+/// for its end.
 const TRANSACTION_TIME: Duration = Duration::from_millis(500);
 
-/// Time between transactions. A process that waits for the lock tries it every 100 ms, and would fail after 5 s without one.
+/// Time between transactions. A process that waits for the lock tries it every 100 ms, and would
+/// fail after 5 s without one.
 const PAUSE: Duration = Duration::from_millis(110);
 
 /// Number of events per read. Bounds the memory.
@@ -57,11 +61,15 @@ enum CatchUpError {
     Blob(#[from] StoreError),
 }
 
-/// Completes all overviews. Skips damaged events, with those that follow them. Runs on a blocking thread of the runtime.
+/// Completes all overviews. Skips damaged events, with those that follow them. Runs on a blocking
+/// thread of the runtime.
 pub(super) fn run(connection: &mut Connection, blobs: Option<&BlobStore>) {
     match complete_all(connection, blobs) {
         Ok(0) => {}
-        Ok(count) => tracing::info!(conversations = count, "completed the overviews of conversations"),
+        Ok(count) => tracing::info!(
+            conversations = count,
+            "completed the overviews of conversations"
+        ),
         Err(error) => tracing::warn!(
             error = &error as &dyn std::error::Error,
             "cannot complete the overviews of conversations: lists of them are slower"
@@ -70,7 +78,10 @@ pub(super) fn run(connection: &mut Connection, blobs: Option<&BlobStore>) {
 }
 
 /// Returns the number of conversations whose overview was completed.
-fn complete_all(connection: &mut Connection, blobs: Option<&BlobStore>) -> Result<u64, CatchUpError> {
+fn complete_all(
+    connection: &mut Connection,
+    blobs: Option<&BlobStore>,
+) -> Result<u64, CatchUpError> {
     let total = count_gaps(connection)?;
     let (mut completed, mut from, mut reported) = (0, 0, Instant::now());
     let mut is_complete = total == 0;
@@ -111,7 +122,11 @@ fn complete_all(connection: &mut Connection, blobs: Option<&BlobStore>) -> Resul
         }
         if reported.elapsed() >= REPORT_INTERVAL {
             reported = Instant::now();
-            tracing::info!(completed, total, "completing the overviews of conversations");
+            tracing::info!(
+                completed,
+                total,
+                "completing the overviews of conversations"
+            );
         }
     }
     Ok(completed)
@@ -130,8 +145,16 @@ fn find_gap(transaction: &Transaction<'_>, from: i64) -> rusqlite::Result<Option
              WHERE number >= ?1 AND overview_events < events ORDER BY number LIMIT 1",
         )?
         .query_row([from], |row| {
-            let conversation = row.get_ref(1)?.as_bytes().map(String::from_utf8_lossy)?.into_owned();
-            Ok(Gap { number: row.get(0)?, conversation, events: row.get(2)?..row.get(3)? })
+            let conversation = row
+                .get_ref(1)?
+                .as_bytes()
+                .map(String::from_utf8_lossy)?
+                .into_owned();
+            Ok(Gap {
+                number: row.get(0)?,
+                conversation,
+                events: row.get(2)?..row.get(3)?,
+            })
         })
         .optional()
 }
@@ -139,7 +162,11 @@ fn find_gap(transaction: &Transaction<'_>, from: i64) -> rusqlite::Result<Option
 /// Applies the next page of events.
 fn fill(
     transaction: &Transaction<'_>,
-    Gap { number, conversation, events }: &Gap,
+    Gap {
+        number,
+        conversation,
+        events,
+    }: &Gap,
 ) -> rusqlite::Result<Filled> {
     let end = events.end.min(events.start + PAGE_SIZE);
     match apply(transaction, *number, events.start..end) {
@@ -167,7 +194,12 @@ fn apply(
     let end = ids.end;
     match read_range(transaction, number, ids, usize::MAX)?.without_blobs() {
         Ok(events) => {
-            overview::merge(transaction, number, end, &OverviewChange::from_events(&events))?;
+            overview::merge(
+                transaction,
+                number,
+                end,
+                &OverviewChange::from_events(&events),
+            )?;
             Ok(None)
         }
         Err(page) => Ok(Some(page)),
@@ -181,13 +213,18 @@ async fn read_blobs(
     conversation: &str,
 ) -> Result<Vec<Event>, StoreError> {
     // A damaged entry. The list says so.
-    let Ok(conversation) = conversation.parse::<ConversationId>() else { return Ok(Vec::new()) };
+    let Ok(conversation) = conversation.parse::<ConversationId>() else {
+        return Ok(Vec::new());
+    };
     page.with_blobs_up_to_damage(blobs, &conversation).await
 }
 
-/// Applies events that were read outside of a transaction, unless another process has done so. Returns whether there are any.
+/// Applies events that were read outside of a transaction, unless another process has done so.
+/// Returns whether there are any.
 fn merge_read(connection: &mut Connection, gap: &Gap, events: &[Event]) -> rusqlite::Result<bool> {
-    let Some(last) = events.last() else { return Ok(false) };
+    let Some(last) = events.last() else {
+        return Ok(false);
+    };
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let covered: Option<u64> = transaction
         // A number is used again after a removal.
@@ -196,7 +233,12 @@ fn merge_read(connection: &mut Connection, gap: &Gap, events: &[Event]) -> rusql
         .optional()?;
     if covered == Some(gap.events.start) {
         let EventId(end) = last.id.next();
-        overview::merge(&transaction, gap.number, end, &OverviewChange::from_events(events))?;
+        overview::merge(
+            &transaction,
+            gap.number,
+            end,
+            &OverviewChange::from_events(events),
+        )?;
     }
     transaction.commit()?;
     Ok(true)

@@ -1,10 +1,12 @@
 //! Reads conversations with their overviews.
 //!
-//! Scans the entries of all conversations, which takes milliseconds for ten thousand. An index by time would cost every append
-//! more than it saves here. A full-text index cannot find parts of words, as the search does; trigrams cannot find texts of
-//! less than three characters.
+//! Scans the entries of all conversations, which takes milliseconds for ten thousand. An index by
+//! time would cost every append more than it saves here. A full-text index cannot find parts of
+//! words, as the search does; trigrams cannot find texts of less than three characters.
 
-use engine::events::{ConversationPage, ConversationQuery, ListedConversation, Overview, StoreError};
+use engine::events::{
+    ConversationPage, ConversationQuery, ListedConversation, Overview, StoreError,
+};
 use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, UserId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -29,8 +31,8 @@ const FIND: &str = concat!(
     " FROM conversations LEFT JOIN overviews ON conversation = number WHERE id = ?1"
 );
 
-/// Selects the numbers first, so that only the rows of the page are read completely. Texts are read only if they are filtered.
-/// A position is a time and an id, or the number of a conversation.
+/// Selects the numbers first, so that only the rows of the page are read completely. Texts are read
+/// only if they are filtered. A position is a time and an id, or the number of a conversation.
 const LIST: &str = concat!(
     "WITH page AS MATERIALIZED (
         SELECT number FROM conversations
@@ -62,12 +64,15 @@ const LIST: &str = concat!(
 /// A conversation, or the error of its entry.
 type Entry = Result<ListedConversation, StoreError>;
 
-/// Lists the conversations that a query selects. Reads on while damaged entries take the place of others.
+/// Lists the conversations that a query selects. Reads on while damaged entries take the place of
+/// others.
 pub(super) fn conversations(
     connection: &mut Connection,
     query: &ConversationQuery,
 ) -> Result<ConversationPage, StoreError> {
-    let snapshot = connection.transaction().map_err(|error| failed(READ_CONVERSATIONS, error))?;
+    let snapshot = connection
+        .transaction()
+        .map_err(|error| failed(READ_CONVERSATIONS, error))?;
     let mut page = ConversationPage::default();
     let mut last = None;
     while page.conversations.len() < query.limit {
@@ -95,11 +100,23 @@ fn read_entries(
     query: &ConversationQuery,
     last: Option<i64>,
 ) -> rusqlite::Result<Vec<(i64, Entry)>> {
-    let ConversationQuery { text, agent_states, folder, repository, trigger, owner, before, limit } = query;
-    let agent_states = (!agent_states.is_empty()).then(|| serde_json::json!(agent_states).to_string());
+    let ConversationQuery {
+        text,
+        agent_states,
+        folder,
+        repository,
+        trigger,
+        owner,
+        before,
+        limit,
+    } = query;
+    let agent_states =
+        (!agent_states.is_empty()).then(|| serde_json::json!(agent_states).to_string());
     let mut statement = snapshot.prepare_cached(LIST)?;
     let mut rows = statement.query(params![
-        before.as_ref().map(|position| position.last_updated_at.as_str()),
+        before
+            .as_ref()
+            .map(|position| position.last_updated_at.as_str()),
         before.as_ref().map(|position| position.id.as_str()),
         last,
         agent_states,
@@ -120,7 +137,10 @@ fn read_entries(
 }
 
 fn entry(row: &Row<'_>) -> rusqlite::Result<Entry> {
-    parse(row).map_or_else(|source| damaged_entry(row, source).map(Err), |listed| Ok(Ok(listed)))
+    parse(row).map_or_else(
+        |source| damaged_entry(row, source).map(Err),
+        |listed| Ok(Ok(listed)),
+    )
 }
 
 /// Finds one conversation. A damaged row is an error.
@@ -129,14 +149,21 @@ pub(super) fn find(
     conversation: &ConversationId,
 ) -> Result<Option<ListedConversation>, StoreError> {
     let read = |connection: &Connection| {
-        connection.prepare_cached(FIND)?.query_row([conversation.as_str()], entry).optional()
+        connection
+            .prepare_cached(FIND)?
+            .query_row([conversation.as_str()], entry)
+            .optional()
     };
-    read(connection).map_err(|error| failed(READ_CONVERSATIONS, error))?.transpose()
+    read(connection)
+        .map_err(|error| failed(READ_CONVERSATIONS, error))?
+        .transpose()
 }
 
 fn parse(row: &Row<'_>) -> rusqlite::Result<ListedConversation> {
     let agent_state: Option<String> = row.get(5)?;
-    let owner = row.get::<_, Option<String>>(13)?.map(|_| parse_column(row, 13, UserId::try_from));
+    let owner = row
+        .get::<_, Option<String>>(13)?
+        .map(|_| parse_column(row, 13, UserId::try_from));
     let overview = Overview {
         agent_state: agent_state.as_deref().map(AgentState::from_name),
         cost: row.get(6)?,
@@ -150,5 +177,9 @@ fn parse(row: &Row<'_>) -> rusqlite::Result<ListedConversation> {
         trigger: row.get::<_, Option<String>>(16)?.and_then(from_name),
         owner: owner.transpose()?,
     };
-    Ok(ListedConversation { summary: parse_summary(row)?, overview, overview_events: row.get(4)? })
+    Ok(ListedConversation {
+        summary: parse_summary(row)?,
+        overview,
+        overview_events: row.get(4)?,
+    })
 }

@@ -1,7 +1,8 @@
 //! Schema migrations. Each is an SQL file; `user_version` is the number of applied ones.
 //!
-//! refinery was tried: it reads the applied migrations and applies the others in separate transactions, so that one of two
-//! processes fails if both open a new file concurrently. Here both happen in one write transaction.
+//! refinery was tried: it reads the applied migrations and applies the others in separate
+//! transactions, so that one of two processes fails if both open a new file concurrently. Here both
+//! happen in one write transaction.
 
 use std::cmp::Ordering;
 
@@ -10,7 +11,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::open::{Location, OpenError};
 use crate::schema_migration::SchemaMigration;
 
-/// Migrations of the event store in order. Existing files have applied the earlier ones, so they never change.
+/// Migrations of the event store in order. Existing files have applied the earlier ones, so they
+/// never change.
 pub(super) const EVENTS: &[&str] = &[
     include_str!("../../migrations/0001_events.sql"),
     include_str!("../../migrations/0002_overviews.sql"),
@@ -31,7 +33,8 @@ pub(crate) fn open(
     Ok((connection, migration))
 }
 
-/// Like [`open`], but a file that cannot be written is only read. Returns its location too, if that is so.
+/// Like [`open`], but a file that cannot be written is only read. Returns its location too, if that
+/// is so.
 pub(crate) fn open_to_read(
     location: &Location,
     migrations: &[&str],
@@ -61,20 +64,42 @@ fn apply(
         source,
     })?;
     if found > known {
-        return Err(OpenError::TooNew { file: file(), found, known });
+        return Err(OpenError::TooNew {
+            file: file(),
+            found,
+            known,
+        });
     }
-    Ok(SchemaMigration { from: found, to: known })
+    Ok(SchemaMigration {
+        from: found,
+        to: known,
+    })
 }
 
 /// Checks the schema version of a file that cannot be written.
-fn check(connection: &Connection, location: &Location, migrations: &[&str]) -> Result<(), OpenError> {
+fn check(
+    connection: &Connection,
+    location: &Location,
+    migrations: &[&str],
+) -> Result<(), OpenError> {
     let known = migrations.len() as i64;
     let file = || location.file().to_owned();
-    let found = version(connection).map_err(|source| OpenError::Open { file: file(), source })?;
+    let found = version(connection).map_err(|source| OpenError::Open {
+        file: file(),
+        source,
+    })?;
     match found.cmp(&known) {
         Ordering::Equal => Ok(()),
-        Ordering::Greater => Err(OpenError::TooNew { file: file(), found, known }),
-        Ordering::Less => Err(OpenError::TooOld { file: file(), found, known }),
+        Ordering::Greater => Err(OpenError::TooNew {
+            file: file(),
+            found,
+            known,
+        }),
+        Ordering::Less => Err(OpenError::TooOld {
+            file: file(),
+            found,
+            known,
+        }),
     }
 }
 
@@ -82,7 +107,10 @@ fn check(connection: &Connection, location: &Location, migrations: &[&str]) -> R
 fn migrate(connection: &mut Connection, migrations: &[&str]) -> rusqlite::Result<i64> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
-    let missing = usize::try_from(found).ok().and_then(|done| migrations.get(done..)).unwrap_or_default();
+    let missing = usize::try_from(found)
+        .ok()
+        .and_then(|done| migrations.get(done..))
+        .unwrap_or_default();
     if missing.is_empty() {
         return Ok(found);
     }

@@ -1,12 +1,14 @@
 //! Event store of a single host: all conversations in one SQLite file.
 //!
-//! One thread writes, because SQLite allows one writer. It commits all queued changes together. Readers have their own
-//! connections. Readers and the writer do not block each other (write-ahead log). Several processes may use the same file, as
-//! long as each conversation is appended to by one of them.
+//! One thread writes, because SQLite allows one writer. It commits all queued changes together.
+//! Readers have their own connections. Readers and the writer do not block each other (write-ahead
+//! log). Several processes may use the same file, as long as each conversation is appended to by
+//! one of them.
 //!
-//! An event that [`append`](EventStore::append) has acknowledged survives the death of the process, also by `kill -9`. By default
-//! a commit is not synced to the disk (`synchronous = NORMAL`), so a power failure may lose the newest acknowledged events, in
-//! whole transactions, back to the last checkpoint (by default 1,000 pages, 4 MiB). It never corrupts the file or leaves a gap.
+//! An event that [`append`](EventStore::append) has acknowledged survives the death of the process,
+//! also by `kill -9`. By default a commit is not synced to the disk (`synchronous = NORMAL`), so a
+//! power failure may lose the newest acknowledged events, in whole transactions, back to the last
+//! checkpoint (by default 1,000 pages, 4 MiB). It never corrupts the file or leaves a gap.
 //! [`Durability::PowerCut`] syncs every commit.
 //!
 //! Large events are in a [`BlobStore`], if there is one.
@@ -28,7 +30,8 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use engine::events::{
-    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation, StoreError,
+    ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation,
+    StoreError,
 };
 use protocol::{ConversationId, Event, EventId};
 use rusqlite::Connection;
@@ -66,7 +69,10 @@ pub struct SqliteOptions {
 impl From<Durability> for SqliteOptions {
     /// Options of a store without blobs.
     fn from(durability: Durability) -> Self {
-        Self { durability, blobs: None }
+        Self {
+            durability,
+            blobs: None,
+        }
     }
 }
 
@@ -84,7 +90,8 @@ pub struct SqliteStore {
 struct ReadOnly(PathBuf);
 
 impl SqliteStore {
-    /// Opens the file. Creates the file (mode 0600), its folder (mode 0700) and its tables if they do not exist.
+    /// Opens the file. Creates the file (mode 0600), its folder (mode 0700) and its tables if they
+    /// do not exist.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -99,8 +106,8 @@ impl SqliteStore {
         .await
     }
 
-    /// Opens the file for reading. If the file or its folder cannot be written, nothing is created or migrated, and every change
-    /// fails.
+    /// Opens the file for reading. If the file or its folder cannot be written, nothing is created
+    /// or migrated, and every change fails.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -110,7 +117,11 @@ impl SqliteStore {
     ) -> Result<Self, OpenError> {
         Self::open_with(file.into(), options.into(), |location, blobs| {
             match migrations::open_to_read(&location, migrations::EVENTS)? {
-                (_, Some(read_only)) => Ok(Self { blobs, writer: None, readers: Readers::new(read_only) }),
+                (_, Some(read_only)) => Ok(Self {
+                    blobs,
+                    writer: None,
+                    readers: Readers::new(read_only),
+                }),
                 (connection, None) => Self::with_connection(connection, location, blobs),
             }
         })
@@ -128,7 +139,10 @@ impl SqliteStore {
         SqliteOptions { durability, blobs }: SqliteOptions,
         open: impl FnOnce(Location, Option<BlobStore>) -> Result<Self, OpenError> + Send + 'static,
     ) -> Result<Self, OpenError> {
-        open_blocking(file, move |file| open(Location::new(file, durability), blobs)).await
+        open_blocking(file, move |file| {
+            open(Location::new(file, durability), blobs)
+        })
+        .await
     }
 
     fn with_connection(
@@ -138,7 +152,11 @@ impl SqliteStore {
     ) -> Result<Self, OpenError> {
         catch_up::run(&mut connection, blobs.as_ref());
         let writer = Some(Writer::start(connection, &location)?);
-        Ok(Self { blobs, writer, readers: Readers::new(location) })
+        Ok(Self {
+            blobs,
+            writer,
+            readers: Readers::new(location),
+        })
     }
 
     /// Reads the rows of a page.
@@ -151,14 +169,19 @@ impl SqliteStore {
     ) -> Result<EventPage, StoreError> {
         let conversation = conversation.clone();
         self.readers
-            .with(move |connection| read::events(connection, &conversation, (from, limit), max_bytes))
+            .with(move |connection| {
+                read::events(connection, &conversation, (from, limit), max_bytes)
+            })
             .await
     }
 
     async fn change(&self, change: Change) -> Result<(), StoreError> {
         match &self.writer {
             Some(writer) => writer.perform(change).await,
-            None => Err(failed(writer::OPERATION, ReadOnly(self.readers.file().to_owned()))),
+            None => Err(failed(
+                writer::OPERATION,
+                ReadOnly(self.readers.file().to_owned()),
+            )),
         }
     }
 }
@@ -166,8 +189,14 @@ impl SqliteStore {
 #[async_trait]
 impl EventStore for SqliteStore {
     /// If the future is dropped, the events may still be appended.
-    async fn append(&self, conversation: &ConversationId, events: &[Event]) -> Result<(), StoreError> {
-        let Some(mut batch) = EventBatch::new(conversation, events)? else { return Ok(()) };
+    async fn append(
+        &self,
+        conversation: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), StoreError> {
+        let Some(mut batch) = EventBatch::new(conversation, events)? else {
+            return Ok(());
+        };
         if let Some(blobs) = self.blobs.as_ref().filter(|_| self.writer.is_some()) {
             batch.store_blobs(blobs).await?;
         }
@@ -185,14 +214,21 @@ impl EventStore for SqliteStore {
         EventPage::read_whole(self.blobs.as_ref(), conversation, read).await
     }
 
-    async fn find(&self, conversation: &ConversationId) -> Result<Option<ListedConversation>, StoreError> {
+    async fn find(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<ListedConversation>, StoreError> {
         let conversation = conversation.clone();
-        self.readers.with(move |connection| list::find(connection, &conversation)).await
+        self.readers
+            .with(move |connection| list::find(connection, &conversation))
+            .await
     }
 
     async fn list(&self, query: &ConversationQuery) -> Result<ConversationPage, StoreError> {
         let query = query.clone();
-        self.readers.with(move |connection| list::conversations(connection, &query)).await
+        self.readers
+            .with(move |connection| list::conversations(connection, &query))
+            .await
     }
 
     async fn conversations(&self) -> Result<ConversationList, StoreError> {

@@ -12,7 +12,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::Durability;
 
-/// Time to wait for the write lock. Other processes hold it for milliseconds, unless they were suspended.
+/// Time to wait for the write lock. Other processes hold it for milliseconds, unless they were
+/// suspended.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Interval at which the switch to write-ahead logging is retried.
@@ -114,7 +115,8 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the file may be read-only. SQLite reports that with different errors, depending on its first operation.
+    /// Whether the file may be read-only. SQLite reports that with different errors, depending on
+    /// its first operation.
     pub(super) fn may_be_read_only(&self) -> bool {
         match self {
             Self::ReadOnly { .. } => true,
@@ -123,7 +125,10 @@ impl OpenError {
                 Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)
             ),
             Self::Folder { source, .. } | Self::Create { source, .. } => {
-                matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+                matches!(
+                    source.kind(),
+                    ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+                )
             }
             _ => false,
         }
@@ -142,67 +147,107 @@ pub(crate) struct Location {
 enum Access {
     Write(Durability),
     Read,
-    /// Reads a file that no process writes and that has no write-ahead log. Without locks or side files.
+    /// Reads a file that no process writes and that has no write-ahead log. Without locks or side
+    /// files.
     ReadImmutable,
 }
 
 impl Location {
     pub(crate) fn new(file: PathBuf, durability: Durability) -> Self {
-        Self { file, access: Access::Write(durability) }
+        Self {
+            file,
+            access: Access::Write(durability),
+        }
     }
 
-    /// Returns the location for reading a file that cannot be written. SQLite reads a database with a write-ahead log only if the
-    /// index of that log exists, as it does while a process has the file open. Otherwise it would have to be created.
+    /// Returns the location for reading a file that cannot be written. SQLite reads a database with
+    /// a write-ahead log only if the index of that log exists, as it does while a process has the
+    /// file open. Otherwise it would have to be created.
     pub(super) fn read_only(&self) -> Result<Self, OpenError> {
-        let location = Self { access: Access::Read, ..self.clone() };
-        let Err(source) = location.configured().and_then(|connection| probe(&connection)) else {
+        let location = Self {
+            access: Access::Read,
+            ..self.clone()
+        };
+        let Err(source) = location
+            .configured()
+            .and_then(|connection| probe(&connection))
+        else {
             return Ok(location);
         };
         let mut log = OsString::from(&self.file);
         log.push("-wal");
         if std::fs::metadata(log).is_ok_and(|log| log.len() > 0) {
-            return Err(OpenError::Log { file: self.file.clone(), source });
+            return Err(OpenError::Log {
+                file: self.file.clone(),
+                source,
+            });
         }
-        Ok(Self { access: Access::ReadImmutable, ..location })
+        Ok(Self {
+            access: Access::ReadImmutable,
+            ..location
+        })
     }
 
     pub(crate) fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Creates the folder and the file, accessible to their owner only. SQLite's side files get the mode of the file. An existing
-    /// file keeps its mode and is not opened: closing a second descriptor would release the locks of another store in this
-    /// process.
+    /// Creates the folder and the file, accessible to their owner only. SQLite's side files get the
+    /// mode of the file. An existing file keeps its mode and is not opened: closing a second
+    /// descriptor would release the locks of another store in this process.
     pub(crate) fn create(&self) -> Result<(), OpenError> {
-        if let Some(folder) = self.file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        if let Some(folder) = self
+            .file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
             DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
                 .create(folder)
-                .map_err(|source| OpenError::Folder { folder: folder.to_owned(), source })?;
+                .map_err(|source| OpenError::Folder {
+                    folder: folder.to_owned(),
+                    source,
+                })?;
         }
-        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file) {
-            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
-                Err(OpenError::Create { file: self.file.clone(), source })
-            }
+        match OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&self.file)
+        {
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => Err(OpenError::Create {
+                file: self.file.clone(),
+                source,
+            }),
             _ => Ok(()),
         }
     }
 
     pub(crate) fn connect(&self) -> Result<Connection, OpenError> {
-        self.configured().map_err(|source| OpenError::Open { file: self.file.clone(), source })
+        self.configured().map_err(|source| OpenError::Open {
+            file: self.file.clone(),
+            source,
+        })
     }
 
-    /// Checks that the file can be written. SQLite opens it read-only otherwise, and the first append would fail.
+    /// Checks that the file can be written. SQLite opens it read-only otherwise, and the first
+    /// append would fail.
     pub(crate) fn check_writable(&self, connection: &Connection) -> Result<(), OpenError> {
         match connection.is_readonly(rusqlite::MAIN_DB) {
             Ok(false) => Ok(()),
-            Ok(true) => Err(OpenError::ReadOnly { file: self.file.clone() }),
-            Err(source) => Err(OpenError::Open { file: self.file.clone(), source }),
+            Ok(true) => Err(OpenError::ReadOnly {
+                file: self.file.clone(),
+            }),
+            Err(source) => Err(OpenError::Open {
+                file: self.file.clone(),
+                source,
+            }),
         }
     }
 
-    /// Opens and configures a connection. Does not create the file, which is [`Self::create`]'s task.
+    /// Opens and configures a connection. Does not create the file, which is [`Self::create`]'s
+    /// task.
     fn configured(&self) -> rusqlite::Result<Connection> {
         let read = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let synchronous = match self.access {
@@ -238,7 +283,12 @@ pub(crate) async fn open_blocking<T: Send + 'static>(
 ) -> Result<T, OpenError> {
     let subject = file.clone();
     let opened = tokio::task::spawn_blocking(move || open(file)).await;
-    opened.unwrap_or_else(|source| Err(OpenError::Aborted { file: subject, source }))
+    opened.unwrap_or_else(|source| {
+        Err(OpenError::Aborted {
+            file: subject,
+            source,
+        })
+    })
 }
 
 /// Reads the schema, because SQLite opens files at the first read.
@@ -251,7 +301,9 @@ fn immutable_uri(file: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in file.as_os_str().as_bytes() {
         match byte {
-            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => uri.push((*byte).into()),
+            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                uri.push((*byte).into())
+            }
             byte => uri.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -259,8 +311,8 @@ fn immutable_uri(file: &Path) -> String {
     uri
 }
 
-/// Switches to write-ahead logging. If several connections switch a new file concurrently, SQLite rejects all but one without
-/// waiting for the busy timeout.
+/// Switches to write-ahead logging. If several connections switch a new file concurrently, SQLite
+/// rejects all but one without waiting for the busy timeout.
 fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     let deadline = Instant::now() + BUSY_TIMEOUT;
     loop {
@@ -308,13 +360,18 @@ mod tests {
             let location = Location::new(folder.path().join("log.db"), durability);
             location.create().unwrap();
             let connection = location.connect().unwrap();
-            let synchronous = connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
+            let synchronous =
+                connection.pragma_query_value(None, "synchronous", |row| row.get::<_, i64>(0));
             assert_eq!(synchronous, Ok(expected), "{durability:?}");
         }
     }
 
     #[test]
     fn bundled_sqlite_has_the_fix_of_the_wal_reset_bug() {
-        assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
+        assert!(
+            rusqlite::version_number() >= 3_051_003,
+            "{}",
+            rusqlite::version()
+        );
     }
 }

@@ -6,7 +6,8 @@ use protocol::record::ConversationTrigger;
 use protocol::{AgentState, UserId};
 use rusqlite::{Connection, params};
 
-/// Merges the first line and the first message only if there is none, and other texts if the change has them.
+/// Merges the first line and the first message only if there is none, and other texts if the change
+/// has them.
 const MERGE_TEXTS: &str = "
     INSERT INTO overviews (
         conversation, given_title, first_line, model, folder, repository, branch,
@@ -40,10 +41,21 @@ pub(super) fn merge(
     end: u64,
     change: &OverviewChange,
 ) -> rusqlite::Result<()> {
-    let Overview { owner, agent_state, cost, .. } = &change.overview;
+    let Overview {
+        owner,
+        agent_state,
+        cost,
+        ..
+    } = &change.overview;
     let agent_state = agent_state.map(AgentState::as_str);
     let owner = owner.as_ref().map(UserId::as_str);
-    connection.prepare_cached(MERGE_STATE)?.execute(params![number, end, agent_state, cost, owner])?;
+    connection.prepare_cached(MERGE_STATE)?.execute(params![
+        number,
+        end,
+        agent_state,
+        cost,
+        owner
+    ])?;
     merge_texts(connection, number, change)
 }
 

@@ -27,37 +27,50 @@ impl From<rusqlite::Error> for ReadError {
     }
 }
 
-/// Reads up to `limit` events from `from`, up to the one that exceeds `max_bytes`. Empty if the conversation does not exist.
+/// Reads up to `limit` events from `from`, up to the one that exceeds `max_bytes`. Empty if the
+/// conversation does not exist.
 pub(super) fn events(
     connection: &mut Connection,
     conversation: &ConversationId,
     (from, limit): (EventId, usize),
     max_bytes: usize,
 ) -> Result<EventPage, StoreError> {
-    let snapshot = connection.transaction().map_err(|error| failed(READ_EVENTS, error))?;
+    let snapshot = connection
+        .transaction()
+        .map_err(|error| failed(READ_EVENTS, error))?;
     let log = find_log(&snapshot, conversation).map_err(|error| failed(READ_EVENTS, error))?;
-    let Some((number, end)) = log else { return Ok(EventPage::default()) };
+    let Some((number, end)) = log else {
+        return Ok(EventPage::default());
+    };
     let end = end.min(from.0.saturating_add(limit as u64));
     if from.0 >= end {
         return Ok(EventPage::default());
     }
     read_range(&snapshot, number, from.0..end, max_bytes).map_err(|error| match error {
         ReadError::Storage(error) => failed(READ_EVENTS, error),
-        ReadError::Damaged(id, damage) => {
-            StoreError::Damaged { conversation: conversation.clone(), id, source: Box::new(damage) }
-        }
+        ReadError::Damaged(id, damage) => StoreError::Damaged {
+            conversation: conversation.clone(),
+            id,
+            source: Box::new(damage),
+        },
     })
 }
 
 /// Returns the number of a conversation and the id of its next event. `None` if it has no log.
-fn find_log(connection: &Connection, conversation: &ConversationId) -> rusqlite::Result<Option<(i64, u64)>> {
+fn find_log(
+    connection: &Connection,
+    conversation: &ConversationId,
+) -> rusqlite::Result<Option<(i64, u64)>> {
     connection
         .prepare_cached("SELECT number, events FROM conversations WHERE id = ?1")?
-        .query_row([conversation.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row([conversation.as_str()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .optional()
 }
 
-/// Parses the events from SQLite's buffers, without a copy of their text. Those in blobs are left to the caller.
+/// Parses the events from SQLite's buffers, without a copy of their text. Those in blobs are left
+/// to the caller.
 pub(super) fn read_range(
     snapshot: &Connection,
     number: i64,
@@ -84,7 +97,8 @@ pub(super) fn read_range(
     Ok(page)
 }
 
-/// Lists the conversations, latest first. Times are compared as text (ISO 8601 in UTC). Damaged rows are listed separately.
+/// Lists the conversations, latest first. Times are compared as text (ISO 8601 in UTC). Damaged
+/// rows are listed separately.
 pub(super) fn conversations(connection: &mut Connection) -> Result<ConversationList, StoreError> {
     list_conversations(connection).map_err(|error| failed(READ_CONVERSATIONS, error))
 }
@@ -105,10 +119,16 @@ fn list_conversations(connection: &Connection) -> rusqlite::Result<ConversationL
     Ok(list)
 }
 
-pub(super) fn damaged_entry(row: &Row<'_>, source: rusqlite::Error) -> rusqlite::Result<StoreError> {
+pub(super) fn damaged_entry(
+    row: &Row<'_>,
+    source: rusqlite::Error,
+) -> rusqlite::Result<StoreError> {
     let id = row.get_ref(0)?.as_bytes().unwrap_or_default();
     let conversation = String::from_utf8_lossy(id).into_owned();
-    Ok(StoreError::DamagedEntry { conversation, source: Box::new(source) })
+    Ok(StoreError::DamagedEntry {
+        conversation,
+        source: Box::new(source),
+    })
 }
 
 pub(super) fn parse_summary(row: &Row<'_>) -> rusqlite::Result<ConversationSummary> {

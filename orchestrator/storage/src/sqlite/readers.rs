@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 use super::failed;
 use super::open::{Location, OpenError};
 
-/// Maximum number of connections. Reads are served from the page cache, so more of them only use memory and threads.
+/// Maximum number of connections. Reads are served from the page cache, so more of them only use
+/// memory and threads.
 const MAX_CONNECTIONS: usize = 4;
 
 const OPERATION: &str = "read the event store";
@@ -30,8 +31,14 @@ struct IdleConnections {
 
 impl Readers {
     pub(super) fn new(location: Location) -> Self {
-        let idle = IdleConnections { location, connections: Mutex::new(Vec::with_capacity(MAX_CONNECTIONS)) };
-        Self { permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), idle: Arc::new(idle) }
+        let idle = IdleConnections {
+            location,
+            connections: Mutex::new(Vec::with_capacity(MAX_CONNECTIONS)),
+        };
+        Self {
+            permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            idle: Arc::new(idle),
+        }
     }
 
     pub(super) fn file(&self) -> &Path {
@@ -43,8 +50,10 @@ impl Readers {
         &self,
         read: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let permit =
-            Arc::clone(&self.permits).acquire_owned().await.map_err(|error| failed(OPERATION, error))?;
+        let permit = Arc::clone(&self.permits)
+            .acquire_owned()
+            .await
+            .map_err(|error| failed(OPERATION, error))?;
         let idle = Arc::clone(&self.idle);
         let reading = tokio::task::spawn_blocking(move || {
             let mut connection = idle.acquire().map_err(|error| failed(OPERATION, error))?;
@@ -59,7 +68,11 @@ impl Readers {
 
 impl IdleConnections {
     fn acquire(&self) -> Result<Connection, OpenError> {
-        let idle = self.connections.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         idle.map_or_else(|| self.open(), Ok)
     }
 
@@ -67,11 +80,17 @@ impl IdleConnections {
         let connection = self.location.connect()?;
         connection
             .pragma_update(None, "query_only", true)
-            .map_err(|source| OpenError::Open { file: self.location.file().to_owned(), source })?;
+            .map_err(|source| OpenError::Open {
+                file: self.location.file().to_owned(),
+                source,
+            })?;
         Ok(connection)
     }
 
     fn release(&self, connection: Connection) {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(connection);
     }
 }

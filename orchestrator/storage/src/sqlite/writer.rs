@@ -1,7 +1,9 @@
-//! Thread that writes. Commits all queued changes in one transaction, and sends each caller its result.
+//! Thread that writes. Commits all queued changes in one transaction, and sends each caller its
+//! result.
 //!
-//! A rejected change is rolled back without effect on the others. The thread ends when the store is dropped, after it has
-//! committed the queue. It does not retry, because SQLite has already waited for the busy timeout.
+//! A rejected change is rolled back without effect on the others. The thread ends when the store is
+//! dropped, after it has committed the queue. It does not retry, because SQLite has already waited
+//! for the busy timeout.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +20,8 @@ use super::open::{Location, OpenError};
 use super::{failed, migrations, remove};
 use crate::event_batch::EventBatch;
 
-/// Maximum number of queued changes, and of changes in a transaction. Each conversation has at most one.
+/// Maximum number of queued changes, and of changes in a transaction. Each conversation has at most
+/// one.
 const QUEUE_CAPACITY: usize = 256;
 
 /// Free space below which the store is not writable.
@@ -57,10 +60,13 @@ impl Change {
     }
 }
 
-/// Writes a page, which fails if the file system has become read-only. A full disk can have room for it in the file of the last
-/// commits, and none for an event.
+/// Writes a page, which fails if the file system has become read-only. A full disk can have room
+/// for it in the file of the last commits, and none for an event.
 fn touch(connection: &Connection) -> Result<(), ChangeError> {
-    let folder = connection.path().and_then(|file| Path::new(file).parent()).unwrap_or(Path::new("/"));
+    let folder = connection
+        .path()
+        .and_then(|file| Path::new(file).parent())
+        .unwrap_or(Path::new("/"));
     let problem = match rustix::fs::statvfs(folder) {
         Ok(space) if space.f_bavail.saturating_mul(space.f_frsize) >= MIN_FREE_BYTES => {
             return Ok(migrations::touch(connection)?);
@@ -81,15 +87,24 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("sqlite-writer".into())
             .spawn(move || run(connection, requests))
-            .map_err(|source| OpenError::Thread { file: location.file().to_owned(), source })?;
-        Ok(Self { queue: Some(queue), thread: Some(thread) })
+            .map_err(|source| OpenError::Thread {
+                file: location.file().to_owned(),
+                source,
+            })?;
+        Ok(Self {
+            queue: Some(queue),
+            thread: Some(thread),
+        })
     }
 
     pub(super) async fn perform(&self, change: Change) -> ChangeResult {
         let (reply, outcome) = oneshot::channel();
         let ended = || failed(OPERATION, WriterEnded);
         let queue = self.queue.as_ref().ok_or_else(ended)?;
-        queue.send(Request { change, reply }).await.map_err(|_| ended())?;
+        queue
+            .send(Request { change, reply })
+            .await
+            .map_err(|_| ended())?;
         outcome.await.unwrap_or_else(|_| Err(ended()))
     }
 }
@@ -98,7 +113,11 @@ impl Drop for Writer {
     /// Blocks until all queued changes are committed.
     fn drop(&mut self) {
         drop(self.queue.take());
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+        if self
+            .thread
+            .take()
+            .is_some_and(|thread| thread.join().is_err())
+        {
             tracing::error!("the writer of the event store has panicked");
         }
     }
@@ -118,12 +137,18 @@ fn run(mut connection: Connection, mut requests: mpsc::Receiver<Request>) {
 fn commit(connection: &mut Connection, group: &[Request]) -> Vec<ChangeResult> {
     write_all(connection, group).unwrap_or_else(|error| {
         let error = Arc::new(error);
-        group.iter().map(|_| Err(failed(OPERATION, Arc::clone(&error)))).collect()
+        group
+            .iter()
+            .map(|_| Err(failed(OPERATION, Arc::clone(&error))))
+            .collect()
     })
 }
 
 /// Writes the changes in one transaction, each in a savepoint. On an error nothing is committed.
-fn write_all(connection: &mut Connection, group: &[Request]) -> rusqlite::Result<Vec<ChangeResult>> {
+fn write_all(
+    connection: &mut Connection,
+    group: &[Request],
+) -> rusqlite::Result<Vec<ChangeResult>> {
     let mut transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut outcomes = Vec::with_capacity(group.len());
     for Request { change, .. } in group {
@@ -134,8 +159,9 @@ fn write_all(connection: &mut Connection, group: &[Request]) -> rusqlite::Result
                 savepoint.commit()?;
                 outcomes.push(Ok(()));
             }
-            // An error such as a full disk rolls back the whole transaction. After that, each savepoint would start a new
-            // transaction and commit a change that is reported as failed.
+            // An error such as a full disk rolls back the whole transaction. After that, each
+            // savepoint would start a new transaction and commit a change that is reported as
+            // failed.
             Some(ChangeError::Failed(error)) if savepoint.is_autocommit() => return Err(error),
             Some(ChangeError::Failed(error)) => outcomes.push(Err(failed(OPERATION, error))),
             Some(ChangeError::Rejected(error)) => outcomes.push(Err(error)),

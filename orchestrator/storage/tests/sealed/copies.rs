@@ -9,7 +9,10 @@ async fn all(fixture: &Fixture) -> Vec<EncryptedDocument> {
     let documents = EncryptedDocuments::open(fixture.file()).await.unwrap();
     let mut all: Vec<EncryptedDocument> = Vec::new();
     loop {
-        let page = documents.page(all.last().map_or("", |last| &last.name)).await.unwrap();
+        let page = documents
+            .page(all.last().map_or("", |last| &last.name))
+            .await
+            .unwrap();
         if page.is_empty() {
             return all;
         }
@@ -23,34 +26,77 @@ async fn copied_document_is_read_and_replaces_no_other() {
     let documents = source.open().await;
     // More than a page.
     for number in 0..40 {
-        documents.write(&format!("users/{number:02}"), 0, content("old")).await.unwrap();
-        documents.write(&format!("users/{number:02}"), 1, content("needle")).await.unwrap();
+        documents
+            .write(&format!("users/{number:02}"), 0, content("old"))
+            .await
+            .unwrap();
+        documents
+            .write(&format!("users/{number:02}"), 1, content("needle"))
+            .await
+            .unwrap();
     }
     let copies = all(&source).await;
     assert!(
-        copies.iter().map(|copy| copy.name.clone()).eq((0..40).map(|number| format!("users/{number:02}")))
+        copies
+            .iter()
+            .map(|copy| copy.name.clone())
+            .eq((0..40).map(|number| format!("users/{number:02}")))
     );
-    assert!(copies.iter().all(|copy| !copy.sealed.windows(6).any(|window| window == b"needle")));
+    assert!(
+        copies
+            .iter()
+            .all(|copy| !copy.sealed.windows(6).any(|window| window == b"needle"))
+    );
     let documents = target.open().await;
-    documents.write("users/39", 0, content("own")).await.unwrap();
+    documents
+        .write("users/39", 0, content("own"))
+        .await
+        .unwrap();
     for (expected, last) in [(AddedDocument::Added, 39), (AddedDocument::Exists, 39)] {
         for copy in &copies[..last] {
-            assert_eq!(documents.add(copy).await.unwrap(), expected, "{}", copy.name);
+            assert_eq!(
+                documents.add(copy).await.unwrap(),
+                expected,
+                "{}",
+                copy.name
+            );
         }
     }
-    assert_eq!(documents.add(&copies[39]).await.unwrap(), AddedDocument::Differs);
-    assert_eq!(read(&documents, "users/00").await, Some((2, "needle".to_owned())));
-    assert_eq!(read(&documents, "users/39").await, Some((1, "own".to_owned())));
-    documents.write("users/00", 2, content("new")).await.unwrap();
-    assert_eq!(documents.add(&copies[0]).await.unwrap(), AddedDocument::Differs);
+    assert_eq!(
+        documents.add(&copies[39]).await.unwrap(),
+        AddedDocument::Differs
+    );
+    assert_eq!(
+        read(&documents, "users/00").await,
+        Some((2, "needle".to_owned()))
+    );
+    assert_eq!(
+        read(&documents, "users/39").await,
+        Some((1, "own".to_owned()))
+    );
+    documents
+        .write("users/00", 2, content("new"))
+        .await
+        .unwrap();
+    assert_eq!(
+        documents.add(&copies[0]).await.unwrap(),
+        AddedDocument::Differs
+    );
 }
 
 #[tokio::test]
 async fn copy_is_refused_when_it_was_changed_or_has_another_key() {
     let (source, target) = (Fixture::new(), Fixture::new());
-    source.open().await.write("a", 0, content("content")).await.unwrap();
+    source
+        .open()
+        .await
+        .write("a", 0, content("content"))
+        .await
+        .unwrap();
     let [copy] = all(&source).await.try_into().unwrap();
-    let other = open(target.file(), "the key of another operator").await.unwrap();
+    let other = open(target.file(), "the key of another operator")
+        .await
+        .unwrap();
     let error = other.add(&copy).await.unwrap_err();
     assert!(matches!(error, SealedError::WrongKey(_)), "{error}");
     let key = SealingKey::new(&SecretString::from("the operator's key"));
@@ -58,17 +104,35 @@ async fn copy_is_refused_when_it_was_changed_or_has_another_key() {
     let mut sealed = copy.sealed.clone();
     sealed[20] ^= 1;
     for changed in [
-        EncryptedDocument { name: "b".to_owned(), ..copy.clone() },
-        EncryptedDocument { revision: 2, ..copy.clone() },
-        EncryptedDocument { sealed, ..copy.clone() },
-        EncryptedDocument { sealed: Vec::new(), ..copy.clone() },
+        EncryptedDocument {
+            name: "b".to_owned(),
+            ..copy.clone()
+        },
+        EncryptedDocument {
+            revision: 2,
+            ..copy.clone()
+        },
+        EncryptedDocument {
+            sealed,
+            ..copy.clone()
+        },
+        EncryptedDocument {
+            sealed: Vec::new(),
+            ..copy.clone()
+        },
     ] {
         let error = key.check(&changed).unwrap_err();
         assert!(matches!(error, SealedError::Damaged { .. }), "{error}");
     }
     for large in [
-        EncryptedDocument { sealed: vec![0; 2 << 20], ..copy.clone() },
-        EncryptedDocument { name: "ö".repeat(300), ..copy },
+        EncryptedDocument {
+            sealed: vec![0; 2 << 20],
+            ..copy.clone()
+        },
+        EncryptedDocument {
+            name: "ö".repeat(300),
+            ..copy
+        },
     ] {
         let error = key.check(&large).unwrap_err();
         assert!(matches!(error, SealedError::TooLarge { .. }), "{error}");

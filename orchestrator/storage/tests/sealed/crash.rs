@@ -1,4 +1,5 @@
-//! A process that writes is killed: the document is the last one that it reported, or a later one, and never a part.
+//! A process that writes is killed: the document is the last one that it reported, or a later one,
+//! and never a part.
 //!
 //! The other process is this test binary, which runs only [`writes_and_reports`].
 
@@ -20,10 +21,17 @@ fn numbered(revision: u64) -> String {
 #[tokio::test]
 #[ignore = "started by another test as a separate process"]
 async fn writes_and_reports() {
-    let documents = open(std::env::var_os(FILE).unwrap().into(), "the operator's key").await.unwrap();
+    let documents = open(std::env::var_os(FILE).unwrap().into(), "the operator's key")
+        .await
+        .unwrap();
     for revision in 0.. {
-        documents.write("a", revision, content(&numbered(revision + 1))).await.unwrap();
-        std::io::stdout().write_all(format!("{REPORT}{}\n", revision + 1).as_bytes()).unwrap();
+        documents
+            .write("a", revision, content(&numbered(revision + 1)))
+            .await
+            .unwrap();
+        std::io::stdout()
+            .write_all(format!("{REPORT}{}\n", revision + 1).as_bytes())
+            .unwrap();
     }
 }
 
@@ -32,14 +40,20 @@ async fn document_is_whole_when_its_writer_is_killed() {
     for reports in [1, 7, 40] {
         let fixture = Fixture::new();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::writes_and_reports", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "crash::writes_and_reports",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(FILE, fixture.file())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut reported =
-            lines.map_while(Result::ok).filter_map(|line| line.split_once(REPORT)?.1.parse::<u64>().ok());
+        let mut reported = lines
+            .map_while(Result::ok)
+            .filter_map(|line| line.split_once(REPORT)?.1.parse::<u64>().ok());
         let reached = reported.by_ref().nth(reports - 1).unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -47,9 +61,15 @@ async fn document_is_whole_when_its_writer_is_killed() {
 
         let documents = fixture.open().await;
         let (revision, text) = read(&documents, "a").await.unwrap();
-        assert!(revision >= acknowledged, "{acknowledged} was reported, {revision} is stored");
+        assert!(
+            revision >= acknowledged,
+            "{acknowledged} was reported, {revision} is stored"
+        );
         assert_eq!(text, numbered(revision));
-        documents.write("a", revision, content("next")).await.unwrap();
+        documents
+            .write("a", revision, content("next"))
+            .await
+            .unwrap();
     }
 }
 
@@ -60,7 +80,9 @@ async fn write_without_a_commit_leaves_the_old_document() {
     documents.write("a", 0, content("old")).await.unwrap();
     let mut other = Connection::open(fixture.file()).unwrap();
     let transaction = other.transaction().unwrap();
-    transaction.execute("UPDATE documents SET revision = 2, sealed = x'00'", []).unwrap();
+    transaction
+        .execute("UPDATE documents SET revision = 2, sealed = x'00'", [])
+        .unwrap();
     assert_eq!(read(&documents, "a").await, Some((1, "old".to_owned())));
     drop(transaction);
     documents.write("a", 1, content("new")).await.unwrap();

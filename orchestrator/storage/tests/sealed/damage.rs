@@ -26,7 +26,10 @@ async fn document_is_damaged_when_any_of_its_bytes_differs() {
                  WHERE name = 'a';"
         ));
         let error = documents.read("a").await.unwrap_err();
-        assert!(matches!(&error, SealedError::Damaged { name, .. } if name == "a"), "byte {index}: {error}");
+        assert!(
+            matches!(&error, SealedError::Damaged { name, .. } if name == "a"),
+            "byte {index}: {error}"
+        );
         fixture.tamper(
             "UPDATE documents SET sealed = (SELECT sealed FROM kept) WHERE name = 'a'; DROP TABLE kept;",
         );
@@ -48,7 +51,10 @@ async fn document_is_damaged_when_a_column_differs() {
         let (fixture, documents) = with_document().await;
         fixture.tamper(change);
         let error = documents.read("a").await.unwrap_err();
-        assert!(matches!(error, SealedError::Damaged { .. }), "{change}: {error}");
+        assert!(
+            matches!(error, SealedError::Damaged { .. }),
+            "{change}: {error}"
+        );
         // Neither the error nor its causes disclose a content.
         assert!(
             !format!("{error:?}").contains("content\"") && !format!("{error:?}").contains("other"),
@@ -65,7 +71,10 @@ async fn file_of_another_key_is_refused_at_the_start() {
     assert!(matches!(error, SealedError::WrongKey(_)), "{error}");
     assert!(error.to_string().contains("another key"), "{error}");
     // The attempt has changed nothing.
-    assert_eq!(read(&fixture.open().await, "a").await, Some((1, "content".to_owned())));
+    assert_eq!(
+        read(&fixture.open().await, "a").await,
+        Some((1, "content".to_owned()))
+    );
 }
 
 #[tokio::test]
@@ -81,7 +90,13 @@ async fn document_of_another_key_is_refused_when_it_is_read() {
 async fn file_that_is_no_database_is_an_error() {
     let fixture = Fixture::new();
     std::fs::create_dir(fixture.file().parent().unwrap()).unwrap();
-    std::fs::write(fixture.file(), "not a database, but long enough to be looked at".repeat(100)).unwrap();
-    let error = open(fixture.file(), "the operator's key").await.unwrap_err();
+    std::fs::write(
+        fixture.file(),
+        "not a database, but long enough to be looked at".repeat(100),
+    )
+    .unwrap();
+    let error = open(fixture.file(), "the operator's key")
+        .await
+        .unwrap_err();
     assert!(matches!(error, SealedError::Open(_)), "{error}");
 }

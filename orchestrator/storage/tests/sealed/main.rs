@@ -1,4 +1,5 @@
-//! Sealed documents as their users see them: their file, damage, other keys, concurrent writers, dying.
+//! Sealed documents as their users see them: their file, damage, other keys, concurrent writers,
+//! dying.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -33,7 +34,10 @@ impl Fixture {
 
     /// Runs SQL on the file without the store.
     fn tamper(&self, sql: &str) {
-        Connection::open(self.file()).unwrap().execute_batch(sql).unwrap();
+        Connection::open(self.file())
+            .unwrap()
+            .execute_batch(sql)
+            .unwrap();
     }
 }
 
@@ -48,7 +52,10 @@ fn content(text: &str) -> SecretSlice<u8> {
 /// Returns the revision and the text of a document.
 async fn read(documents: &SealedDocuments, name: &str) -> Option<(u64, String)> {
     let document = documents.read(name).await.unwrap()?;
-    Some((document.revision, String::from_utf8(document.content.expose_secret().to_vec()).unwrap()))
+    Some((
+        document.revision,
+        String::from_utf8(document.content.expose_secret().to_vec()).unwrap(),
+    ))
 }
 
 #[tokio::test]
@@ -71,12 +78,24 @@ async fn no_file_contains_a_content_and_only_the_owner_reads_it() {
     let fixture = Fixture::new();
     let documents = fixture.open().await;
     for revision in 0..3 {
-        documents.write("a", revision, content("a needle in the file")).await.unwrap();
+        documents
+            .write("a", revision, content("a needle in the file"))
+            .await
+            .unwrap();
         for entry in std::fs::read_dir(fixture.file().parent().unwrap()).unwrap() {
             let path = entry.unwrap().path();
             let bytes = std::fs::read(&path).unwrap();
-            assert!(!bytes.windows(6).any(|window| window == b"needle"), "{}", path.display());
-            assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{}", path.display());
+            assert!(
+                !bytes.windows(6).any(|window| window == b"needle"),
+                "{}",
+                path.display()
+            );
+            assert_eq!(
+                path.metadata().unwrap().permissions().mode() & 0o777,
+                0o600,
+                "{}",
+                path.display()
+            );
         }
     }
 }
@@ -88,7 +107,10 @@ async fn content_and_name_are_bounded() {
     let largest = "x".repeat(storage::sealed::MAX_CONTENT_BYTES);
     documents.write("a", 0, content(&largest)).await.unwrap();
     assert_eq!(read(&documents, "a").await.unwrap().1, largest);
-    let error = documents.write("a", 1, content(&format!("{largest}x"))).await.unwrap_err();
+    let error = documents
+        .write("a", 1, content(&format!("{largest}x")))
+        .await
+        .unwrap_err();
     assert!(matches!(error, SealedError::TooLarge { .. }), "{error}");
     let long = "ö".repeat(storage::sealed::MAX_NAME_BYTES);
     let error = documents.write(&long, 0, content("x")).await.unwrap_err();

@@ -10,8 +10,14 @@ async fn write_conflicts_when_another_one_was_faster() {
     let (ours, theirs) = (fixture.open().await, fixture.open().await);
     ours.write("a", 0, content("ours")).await.unwrap();
     for revision in [0, 2, u64::MAX] {
-        let error = theirs.write("a", revision, content("theirs")).await.unwrap_err();
-        assert!(matches!(&error, SealedError::Conflict(name) if name == "a"), "{error}");
+        let error = theirs
+            .write("a", revision, content("theirs"))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(&error, SealedError::Conflict(name) if name == "a"),
+            "{error}"
+        );
     }
     theirs.write("a", 1, content("theirs")).await.unwrap();
     assert_eq!(read(&ours, "a").await, Some((2, "theirs".to_owned())));
@@ -30,7 +36,10 @@ async fn no_change_is_lost_when_many_write() {
             for _ in 0..CHANGES {
                 loop {
                     let (revision, text) = read(&documents, "a").await.unwrap_or_default();
-                    match documents.write("a", revision, content(&format!("{text}x"))).await {
+                    match documents
+                        .write("a", revision, content(&format!("{text}x")))
+                        .await
+                    {
                         Ok(()) => break,
                         Err(SealedError::Conflict(_)) => {}
                         Err(error) => panic!("{error}"),
@@ -43,5 +52,8 @@ async fn no_change_is_lost_when_many_write() {
         done.unwrap();
     }
     let total = WRITERS * CHANGES;
-    assert_eq!(read(&fixture.open().await, "a").await, Some((total as u64, "x".repeat(total))));
+    assert_eq!(
+        read(&fixture.open().await, "a").await,
+        Some((total as u64, "x".repeat(total)))
+    );
 }

@@ -1,4 +1,5 @@
-//! Tests with several processes: acknowledged events survive `kill -9`, and two processes can share a file.
+//! Tests with several processes: acknowledged events survive `kill -9`, and two processes can share
+//! a file.
 //!
 //! The other process is this test binary, which runs only [`appends_and_reports`].
 
@@ -24,7 +25,12 @@ struct Appender {
 impl Appender {
     fn start(file: &Path, conversation: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crash::appends_and_reports", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "crash::appends_and_reports",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(FILE, file)
             .env(CONVERSATION, conversation)
             .stdout(Stdio::piped())
@@ -39,7 +45,8 @@ impl Appender {
         self.reports().take(count).last().unwrap()
     }
 
-    /// Kills the process with SIGKILL. Returns the last report, which may still have been in the pipe. `None` if there is none.
+    /// Kills the process with SIGKILL. Returns the last report, which may still have been in the
+    /// pipe. `None` if there is none.
     fn kill(mut self) -> Option<u64> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -47,10 +54,13 @@ impl Appender {
     }
 
     fn reports(&mut self) -> impl Iterator<Item = u64> {
-        self.lines.by_ref().map_while(Result::ok).filter_map(|line| {
-            let (_, report) = line.split_once(REPORT)?;
-            report.parse().ok()
-        })
+        self.lines
+            .by_ref()
+            .map_while(Result::ok)
+            .filter_map(|line| {
+                let (_, report) = line.split_once(REPORT)?;
+                report.parse().ok()
+            })
     }
 }
 
@@ -64,12 +74,16 @@ impl Drop for Appender {
 #[tokio::test]
 #[ignore = "started by the other tests as a separate process"]
 async fn appends_and_reports() {
-    let store = SqliteStore::open(std::env::var_os(FILE).unwrap(), Durability::default()).await.unwrap();
+    let store = SqliteStore::open(std::env::var_os(FILE).unwrap(), Durability::default())
+        .await
+        .unwrap();
     let log = conversation(&std::env::var(CONVERSATION).unwrap());
     for next in 0.. {
         store.append(&log, &[event(next)]).await.unwrap();
         // Unbuffered, so that the report is sent before the next append starts.
-        std::io::stdout().write_all(format!("{REPORT}{next}\n").as_bytes()).unwrap();
+        std::io::stdout()
+            .write_all(format!("{REPORT}{next}\n").as_bytes())
+            .unwrap();
     }
 }
 
@@ -85,7 +99,10 @@ async fn no_acknowledged_event_is_lost_by_kill_9() {
         let log = conversation("a");
         let kept = store.read(&log, id(0), usize::MAX).await.unwrap();
         let end = kept.len() as u64;
-        assert!(end > acknowledged, "{acknowledged} was acknowledged, the log ends at {end}");
+        assert!(
+            end > acknowledged,
+            "{acknowledged} was acknowledged, the log ends at {end}"
+        );
         assert_eq!(kept, events(0..end));
         store.append(&log, &[event(end)]).await.unwrap();
     }
@@ -102,7 +119,13 @@ async fn two_processes_share_a_file() {
     }
     let reported = other.wait_for(200);
     let acknowledged = other.kill().unwrap_or(reported);
-    assert_eq!(store.read(&ours, id(0), 1000).await.unwrap(), events(0..200));
-    let theirs = store.read(&conversation("theirs"), id(0), usize::MAX).await.unwrap();
+    assert_eq!(
+        store.read(&ours, id(0), 1000).await.unwrap(),
+        events(0..200)
+    );
+    let theirs = store
+        .read(&conversation("theirs"), id(0), usize::MAX)
+        .await
+        .unwrap();
     assert!(theirs.len() as u64 > acknowledged);
 }

@@ -14,7 +14,9 @@ pub(crate) struct Fixture {
 
 impl Fixture {
     pub(crate) fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// Path of the database, in a folder that the store creates.
@@ -23,12 +25,17 @@ impl Fixture {
     }
 
     pub(crate) async fn store(&self) -> SqliteStore {
-        SqliteStore::open(self.file(), Durability::default()).await.unwrap()
+        SqliteStore::open(self.file(), Durability::default())
+            .await
+            .unwrap()
     }
 
     /// Runs SQL on the file without the store.
     pub(crate) fn tamper(&self, sql: &str) {
-        Connection::open(self.file()).unwrap().execute_batch(sql).unwrap();
+        Connection::open(self.file())
+            .unwrap()
+            .execute_batch(sql)
+            .unwrap();
     }
 }
 

@@ -12,17 +12,23 @@ use crate::fixture::{Fixture, conversation, event, events, id, large_event};
 fn write_first_version(fixture: &Fixture, conversations: u64, length: u64) {
     std::fs::create_dir(fixture.file().parent().unwrap()).unwrap();
     let mut connection = Connection::open(fixture.file()).unwrap();
-    connection.execute_batch(include_str!("../../migrations/0001_events.sql")).unwrap();
+    connection
+        .execute_batch(include_str!("../../migrations/0001_events.sql"))
+        .unwrap();
     connection.pragma_update(None, "user_version", 1).unwrap();
     let transaction = connection.transaction().unwrap();
     for number in 1..=conversations {
         let insert = "INSERT INTO conversations VALUES (?1, ?2, ?3, ?4, ?4)";
         let time = format!("2025-10-03T12:00:00.{number:06}");
-        transaction.execute(insert, params![number, format!("c{number}"), length, time]).unwrap();
+        transaction
+            .execute(insert, params![number, format!("c{number}"), length, time])
+            .unwrap();
         for event in events(0..length) {
             let json = serde_json::to_string(&event).unwrap();
             let insert = "INSERT INTO events VALUES (?1, ?2, ?3)";
-            transaction.execute(insert, params![number, event.id.0, json]).unwrap();
+            transaction
+                .execute(insert, params![number, event.id.0, json])
+                .unwrap();
         }
     }
     transaction.commit().unwrap();
@@ -33,15 +39,30 @@ async fn logs_of_the_first_version_are_listed_after_migration() {
     let fixture = Fixture::new();
     write_first_version(&fixture, 300, 100);
     let store = fixture.store().await;
-    let query = ConversationQuery { text: Some("hello 0".to_owned()), limit: 1000, ..Default::default() };
+    let query = ConversationQuery {
+        text: Some("hello 0".to_owned()),
+        limit: 1000,
+        ..Default::default()
+    };
     let page = store.list(&query).await.unwrap();
     assert_eq!(page.conversations.len(), 300);
     let overview = OverviewChange::from_events(&events(0..100)).overview;
     for listed in &page.conversations {
-        assert_eq!((&listed.overview, listed.overview_events), (&overview, 100), "{}", listed.summary.id);
+        assert_eq!(
+            (&listed.overview, listed.overview_events),
+            (&overview, 100),
+            "{}",
+            listed.summary.id
+        );
     }
-    store.append(&conversation("c1"), &[event(100)]).await.unwrap();
-    assert_eq!(store.read(&conversation("c1"), id(0), 1000).await.unwrap(), events(0..101));
+    store
+        .append(&conversation("c1"), &[event(100)])
+        .await
+        .unwrap();
+    assert_eq!(
+        store.read(&conversation("c1"), id(0), 1000).await.unwrap(),
+        events(0..101)
+    );
 }
 
 #[tokio::test]
@@ -49,10 +70,16 @@ async fn log_of_the_first_version_continues_with_blobs() {
     let fixture = Fixture::new();
     write_first_version(&fixture, 1, 3);
     let folder = fixture.file().with_file_name("blobs");
-    let options = SqliteOptions { blobs: Some(BlobStore::folder(&folder)), ..SqliteOptions::default() };
+    let options = SqliteOptions {
+        blobs: Some(BlobStore::folder(&folder)),
+        ..SqliteOptions::default()
+    };
     let store = SqliteStore::open(fixture.file(), options).await.unwrap();
     let (log, large) = (conversation("c1"), large_event(3));
-    store.append(&log, &[large.clone(), event(4)]).await.unwrap();
+    store
+        .append(&log, &[large.clone(), event(4)])
+        .await
+        .unwrap();
     assert_eq!(folder.join("c1").read_dir().unwrap().count(), 1);
     let expected = [events(0..3), vec![large, event(4)]].concat();
     assert_eq!(store.read(&log, id(0), 1000).await.unwrap(), expected);
@@ -72,13 +99,22 @@ async fn first_version_can_append_and_remove_after_migration() {
          DELETE FROM events WHERE conversation = 2;
          DELETE FROM conversations WHERE number = 2"
     ));
-    let store = SqliteStore::open(fixture.file(), Durability::default()).await.unwrap();
-    let page = store.list(&ConversationQuery { limit: 10, ..Default::default() }).await.unwrap();
+    let store = SqliteStore::open(fixture.file(), Durability::default())
+        .await
+        .unwrap();
+    let page = store
+        .list(&ConversationQuery {
+            limit: 10,
+            ..Default::default()
+        })
+        .await
+        .unwrap();
     assert_eq!(page.conversations.len(), 1);
     assert_eq!(page.conversations[0].overview_events, 2);
 }
 
-/// The fourth version had overviews without a trigger. The first event of `c3` is in a blob, the one of `c4` damaged.
+/// The fourth version had overviews without a trigger. The first event of `c3` is in a blob, the
+/// one of `c4` damaged.
 #[tokio::test]
 async fn triggers_of_older_logs_are_known_after_migration() {
     let fixture = Fixture::new();
@@ -120,7 +156,12 @@ async fn triggers_of_older_logs_are_known_after_migration() {
                 params![number, name],
             )
             .unwrap();
-        connection.execute("INSERT INTO overviews (conversation, model) VALUES (?1, 'm')", [number]).unwrap();
+        connection
+            .execute(
+                "INSERT INTO overviews (conversation, model) VALUES (?1, 'm')",
+                [number],
+            )
+            .unwrap();
         let mut blob = None;
         if json.is_empty() {
             let content = started(0, Some("jira"));
@@ -130,17 +171,38 @@ async fn triggers_of_older_logs_are_known_after_migration() {
             blob = Some(reference);
         }
         let insert = "INSERT INTO events (conversation, id, json, blob) VALUES (?1, 0, ?2, ?3)";
-        connection.execute(insert, params![number, json, blob]).unwrap();
+        connection
+            .execute(insert, params![number, json, blob])
+            .unwrap();
     }
     drop(connection);
-    let options = SqliteOptions { blobs: Some(blobs), ..SqliteOptions::default() };
+    let options = SqliteOptions {
+        blobs: Some(blobs),
+        ..SqliteOptions::default()
+    };
     let store = SqliteStore::open(fixture.file(), options).await.unwrap();
-    let (gitlab, slack, jira) = (GitProvider::GitLab, ConversationTrigger::Slack, ConversationTrigger::Jira);
-    for (name, expected) in
-        [("c1", Some((gitlab, slack))), ("c2", None), ("c3", Some((gitlab, jira))), ("c4", None)]
-    {
-        let overview = store.find(&conversation(name)).await.unwrap().unwrap().overview;
-        assert_eq!(overview.git_provider.zip(overview.trigger), expected, "{name}");
+    let (gitlab, slack, jira) = (
+        GitProvider::GitLab,
+        ConversationTrigger::Slack,
+        ConversationTrigger::Jira,
+    );
+    for (name, expected) in [
+        ("c1", Some((gitlab, slack))),
+        ("c2", None),
+        ("c3", Some((gitlab, jira))),
+        ("c4", None),
+    ] {
+        let overview = store
+            .find(&conversation(name))
+            .await
+            .unwrap()
+            .unwrap()
+            .overview;
+        assert_eq!(
+            overview.git_provider.zip(overview.trigger),
+            expected,
+            "{name}"
+        );
     }
 }
 

@@ -1,4 +1,5 @@
-//! Benchmark of appends and reads per second: `cargo test --release -p storage --test sqlite -- --ignored --nocapture rate`.
+//! Benchmark of appends and reads per second: `cargo test --release -p storage --test sqlite --
+//! --ignored --nocapture rate`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,9 +37,21 @@ async fn rate_of_appending_and_reading() {
         );
     }
     let started = Instant::now();
-    store.append(&conversation("whole"), &events(0..EVENTS)).await.unwrap();
-    println!("one append of all: {:.0} events/s", EVENTS as f64 / started.elapsed().as_secs_f64());
+    store
+        .append(&conversation("whole"), &events(0..EVENTS))
+        .await
+        .unwrap();
+    println!(
+        "one append of all: {:.0} events/s",
+        EVENTS as f64 / started.elapsed().as_secs_f64()
+    );
     let started = Instant::now();
-    store.read(&conversation("whole"), id(0), usize::MAX).await.unwrap();
-    println!("read: {:.0} events/s", EVENTS as f64 / started.elapsed().as_secs_f64());
+    store
+        .read(&conversation("whole"), id(0), usize::MAX)
+        .await
+        .unwrap();
+    println!(
+        "read: {:.0} events/s",
+        EVENTS as f64 / started.elapsed().as_secs_f64()
+    );
 }

@@ -13,8 +13,10 @@ struct Folder {
 
 fn folder() -> Folder {
     let folder = tempfile::tempdir().unwrap();
-    let files =
-        CertificateFiles { chain: folder.path().join("chain.pem"), key: folder.path().join("key.pem") };
+    let files = CertificateFiles {
+        chain: folder.path().join("chain.pem"),
+        key: folder.path().join("key.pem"),
+    };
     Folder { folder, files }
 }
 
@@ -63,28 +65,61 @@ fn earlier_certificate_is_kept_when_the_files_are_broken() {
     for (chain, key, expected) in [
         (&b""[..], &own_key[..], "holds no certificate"),
         (b"no PEM", &own_key, "holds no certificate"),
-        (&own_key, &chain, "holds no certificate, but a private key: are the files swapped?"),
+        (
+            &own_key,
+            &chain,
+            "holds no certificate, but a private key: are the files swapped?",
+        ),
         (&chain, b"", "holds no private key"),
-        (&chain, &chain, "holds no private key, but a certificate: are the files swapped?"),
+        (
+            &chain,
+            &chain,
+            "holds no private key, but a certificate: are the files swapped?",
+        ),
         (&chain[..chain.len() / 2], &own_key, "cannot parse"),
-        (&chain, &other_key, "does not belong to the first certificate in"),
-        (&chain, ENCRYPTED_KEYS[0], "key.pem is encrypted: a key without a passphrase is needed"),
-        (&chain, ENCRYPTED_KEYS[1], "key.pem is encrypted: a key without a passphrase is needed"),
-        (&[b' '; MAX_FILE_BYTES as usize + 1], &own_key, "cannot read"),
+        (
+            &chain,
+            &other_key,
+            "does not belong to the first certificate in",
+        ),
+        (
+            &chain,
+            ENCRYPTED_KEYS[0],
+            "key.pem is encrypted: a key without a passphrase is needed",
+        ),
+        (
+            &chain,
+            ENCRYPTED_KEYS[1],
+            "key.pem is encrypted: a key without a passphrase is needed",
+        ),
+        (
+            &[b' '; MAX_FILE_BYTES as usize + 1],
+            &own_key,
+            "cannot read",
+        ),
     ] {
         fs::write(&folder.files.chain, chain).unwrap();
         fs::write(&folder.files.key, key).unwrap();
         let error = certificate.reload().unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         // The same files are not reported again.
-        assert!(served(&certificate) == first && !certificate.has_changed(), "{error}");
+        assert!(
+            served(&certificate) == first && !certificate.has_changed(),
+            "{error}"
+        );
     }
     fs::remove_file(&folder.files.key).unwrap();
     assert!(certificate.has_changed());
-    assert!(matches!(certificate.reload(), Err(CertificateError::Read { .. })));
+    assert!(matches!(
+        certificate.reload(),
+        Err(CertificateError::Read { .. })
+    ));
     fs::remove_file(&folder.files.chain).unwrap();
     std::os::unix::fs::symlink(folder.folder.path(), &folder.files.chain).unwrap();
-    assert!(matches!(certificate.reload(), Err(CertificateError::Read { .. })));
+    assert!(matches!(
+        certificate.reload(),
+        Err(CertificateError::Read { .. })
+    ));
     assert_eq!(served(&certificate), first);
 }
 
@@ -92,7 +127,12 @@ fn earlier_certificate_is_kept_when_the_files_are_broken() {
 fn key_is_exposed_when_all_users_can_read_it() {
     let folder = folder();
     folder.renew();
-    for (mode, is_exposed) in [(0o600, false), (0o640, false), (0o604, true), (0o400, false)] {
+    for (mode, is_exposed) in [
+        (0o600, false),
+        (0o640, false),
+        (0o604, true),
+        (0o400, false),
+    ] {
         fs::set_permissions(&folder.files.key, fs::Permissions::from_mode(mode)).unwrap();
         assert_eq!(folder.files.is_key_exposed(), is_exposed, "{mode:o}");
     }

@@ -12,10 +12,13 @@ use tokio::net::TcpSocket;
 /// Descriptors of the server. A quarter of half of them are for the connections of one client.
 const DESCRIPTORS: usize = 256;
 
-/// Sends a request from an address of the loopback network. Returns the response; empty if the connection is closed.
+/// Sends a request from an address of the loopback network. Returns the response; empty if the
+/// connection is closed.
 async fn request_from(address: &str, server: SocketAddr, path: &str, key: &str) -> String {
     let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap();
+    socket
+        .bind(SocketAddr::new(address.parse().unwrap(), 0))
+        .unwrap();
     let mut stream = socket.connect(server).await.unwrap();
     let head = format!(
         "GET {path} HTTP/1.1\r\nHost: localhost\r\nX-Session-API-Key: {key}\r\nConnection: close\r\n\r\n"
@@ -32,17 +35,35 @@ async fn request_from(address: &str, server: SocketAddr, path: &str, key: &str) 
 async fn idle_connections_of_one_client_leave_descriptors() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
-    let glovebox =
-        home.glovebox(&["serve", "--listen", "127.0.0.1:0", "--runtime", "local", "--model", &model]);
+    let glovebox = home.glovebox(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--runtime",
+        "local",
+        "--model",
+        &model,
+    ]);
     let mut command = Command::new("prlimit");
-    command.arg(format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")).arg(glovebox.get_program());
-    command.args(glovebox.get_args()).current_dir(home.path()).env_clear();
-    command.envs(glovebox.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command
+        .arg(format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"))
+        .arg(glovebox.get_program());
+    command
+        .args(glovebox.get_args())
+        .current_dir(home.path())
+        .env_clear();
+    command.envs(
+        glovebox
+            .get_envs()
+            .filter_map(|(name, value)| Some((name, value?))),
+    );
     let server = HostServer::from_command(&home, &mut command);
     let address: SocketAddr = server.url.strip_prefix("http://").unwrap().parse().unwrap();
     // Before the flood, because the requests of this test have the same address.
     let id = server.create("Finish.").await;
-    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
+    server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
 
     let mut idle = Vec::new();
     for _ in 0..4 * DESCRIPTORS {
@@ -57,11 +78,18 @@ async fn idle_connections_of_one_client_leave_descriptors() {
             assert!(response.starts_with("HTTP/1.1 200"), "{response}");
         }
     };
-    tokio::time::timeout(TEST_TIMEOUT, others).await.expect("other clients are served");
+    tokio::time::timeout(TEST_TIMEOUT, others)
+        .await
+        .expect("other clients are served");
     let refused = request_from("127.0.0.3", address, "/alive", "").await;
-    assert_eq!(refused, "", "the client has as many connections as one may have");
+    assert_eq!(
+        refused, "",
+        "the client has as many connections as one may have"
+    );
     drop(idle);
-    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server
+        .post(&format!("/api/conversations/{id}/stop"), &json!({}))
+        .await;
     server.terminate();
     home.assert_nothing_runs();
 }

@@ -9,7 +9,11 @@ use tests::postgres::PostgresServer;
 use tokio::time::{Instant, sleep, timeout};
 
 async fn get(server: &HostServer, path: &str) -> (u16, Value) {
-    let response = server.request_without_key(Method::GET, path).send().await.unwrap();
+    let response = server
+        .request_without_key(Method::GET, path)
+        .send()
+        .await
+        .unwrap();
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
@@ -20,18 +24,32 @@ async fn server_is_ready_and_reports_its_usage() {
     assert_eq!(get(&server, "/ready").await, (200, json!({"status": "ok"})));
     let (status, info) = get(&server, "/server_info").await;
     assert_eq!(status, 200);
-    let number =
-        |path: &str| info.pointer(path).and_then(Value::as_f64).unwrap_or_else(|| panic!("{path}: {info}"));
-    for path in ["/uptime", "/idle_time", "/resources/cpu_percent", "/resources/io/read_bytes"] {
+    let number = |path: &str| {
+        info.pointer(path)
+            .and_then(Value::as_f64)
+            .unwrap_or_else(|| panic!("{path}: {info}"))
+    };
+    for path in [
+        "/uptime",
+        "/idle_time",
+        "/resources/cpu_percent",
+        "/resources/io/read_bytes",
+    ] {
         assert!(number(path) >= 0.0, "{path}: {info}");
     }
     assert!(
         number("/resources/io/write_bytes") > 0.0 && number("/resources/memory/percent") < 100.0,
         "{info}"
     );
-    assert!(number("/resources/memory/vms") > number("/resources/memory/rss"), "{info}");
+    assert!(
+        number("/resources/memory/vms") > number("/resources/memory/rss"),
+        "{info}"
+    );
     let disk = |name: &str| number(&format!("/resources/disk/{name}"));
-    assert!(disk("total") >= disk("used") + disk("free") && disk("percent") <= 100.0, "{info}");
+    assert!(
+        disk("total") >= disk("used") + disk("free") && disk("percent") <= 100.0,
+        "{info}"
+    );
     server.terminate();
 }
 
@@ -47,7 +65,11 @@ async fn server_is_not_ready_without_its_blobs() {
     // The store is checked once per second.
     sleep(std::time::Duration::from_secs(1)).await;
     let (status, body) = get(&server, "/ready").await;
-    assert_eq!((status, &body["msg_id"]), (503, &json!("SERVER$FAILED")), "{body}");
+    assert_eq!(
+        (status, &body["msg_id"]),
+        (503, &json!("SERVER$FAILED")),
+        "{body}"
+    );
     let log = std::fs::read_to_string(home.path().join("serve.log")).unwrap();
     assert!(log.contains("cannot store and read blobs"), "{log}");
     std::fs::remove_file(&blobs).unwrap();
@@ -58,10 +80,16 @@ async fn server_is_not_ready_without_its_blobs() {
 
 #[tokio::test]
 async fn server_is_not_ready_while_its_database_is_down() {
-    let Some(database) = PostgresServer::start() else { return };
+    let Some(database) = PostgresServer::start() else {
+        return;
+    };
     let address = database.address(&database.create_database());
     let home = Home::new();
-    let server = HostServer::start(&home, &home.script(&json!([finish()])), &["--store", &address]);
+    let server = HostServer::start(
+        &home,
+        &home.script(&json!([finish()])),
+        &["--store", &address],
+    );
     let wait_for = async |expected: u16| {
         let polling = async {
             loop {

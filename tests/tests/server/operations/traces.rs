@@ -18,20 +18,31 @@ fn start(home: &Home, collector: &str) -> HostServer {
     let model = home.script(&json!([bash("echo 'a secret'"), finish()]));
     let listen = ["serve", "--listen", "127.0.0.1:0", "--rate-limit", "off"];
     let arguments = [&listen[..], &["--runtime", "local", "-l", &model]].concat();
-    HostServer::from_command(home, home.glovebox(&arguments).env("OTEL_EXPORTER_OTLP_ENDPOINT", collector))
+    HostServer::from_command(
+        home,
+        home.glovebox(&arguments)
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", collector),
+    )
 }
 
 async fn run(server: &HostServer) -> String {
     let id = server.create("Say a secret.").await;
-    server.wait_for_event(&id, |event| is_state(event, "finished")).await;
-    server.post(&format!("/api/conversations/{id}/stop"), &json!({})).await;
+    server
+        .wait_for_event(&id, |event| is_state(event, "finished"))
+        .await;
+    server
+        .post(&format!("/api/conversations/{id}/stop"), &json!({}))
+        .await;
     id
 }
 
 /// The value of a text attribute.
 fn attribute(span: &Span, key: &str) -> Option<String> {
     use opentelemetry_proto::tonic::common::v1::any_value::Value;
-    let attribute = span.attributes.iter().find(|attribute| attribute.key == key)?;
+    let attribute = span
+        .attributes
+        .iter()
+        .find(|attribute| attribute.key == key)?;
     match attribute.value.as_ref()?.value.as_ref()? {
         Value::StringValue(text) => Some(text.clone()),
         _ => None,
@@ -52,18 +63,40 @@ async fn collector_receives_the_spans_of_a_conversation() {
     let server = start(&home, &collector);
     let id = run(&server).await;
     // Blocks this thread, which the collector needs.
-    tokio::task::spawn_blocking(|| server.terminate()).await.unwrap();
+    tokio::task::spawn_blocking(|| server.terminate())
+        .await
+        .unwrap();
 
     let bodies = received.lock().unwrap().clone();
-    assert!(!bodies.iter().any(|body| String::from_utf8_lossy(body).contains("secret")));
-    let requests = bodies.into_iter().map(|body| ExportTraceServiceRequest::decode(body).unwrap());
-    let resources: Vec<_> = requests.flat_map(|request| request.resource_spans).collect();
-    let names = resources.iter().flat_map(|spans| &spans.resource).flat_map(|resource| &resource.attributes);
-    assert!(names.clone().any(|name| name.key == "service.name"), "{resources:?}");
-    let spans: Vec<_> =
-        resources.into_iter().flat_map(|spans| spans.scope_spans).flat_map(|spans| spans.spans).collect();
+    assert!(
+        !bodies
+            .iter()
+            .any(|body| String::from_utf8_lossy(body).contains("secret"))
+    );
+    let requests = bodies
+        .into_iter()
+        .map(|body| ExportTraceServiceRequest::decode(body).unwrap());
+    let resources: Vec<_> = requests
+        .flat_map(|request| request.resource_spans)
+        .collect();
+    let names = resources
+        .iter()
+        .flat_map(|spans| &spans.resource)
+        .flat_map(|resource| &resource.attributes);
+    assert!(
+        names.clone().any(|name| name.key == "service.name"),
+        "{resources:?}"
+    );
+    let spans: Vec<_> = resources
+        .into_iter()
+        .flat_map(|spans| spans.scope_spans)
+        .flat_map(|spans| spans.spans)
+        .collect();
     let find = |name: &str| {
-        spans.iter().find(|span| span.name == name).unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
+        spans
+            .iter()
+            .find(|span| span.name == name)
+            .unwrap_or_else(|| panic!("no {name} in {spans:#?}"))
     };
     let conversation = find("conversation");
     assert_eq!(attribute(conversation, "id"), Some(id));
@@ -80,13 +113,19 @@ async fn collector_receives_the_spans_of_a_conversation() {
 #[tokio::test]
 async fn server_ends_without_its_collector() {
     let home = Home::new();
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let server = start(&home, &format!("http://{closed}"));
     run(&server).await;
     server.terminate();
     let home = Home::new();
-    let refused =
-        home.glovebox(&["conversations", "ls"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", "no address").output();
+    let refused = home
+        .glovebox(&["conversations", "ls"])
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "no address")
+        .output();
     let refused = refused.unwrap();
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }

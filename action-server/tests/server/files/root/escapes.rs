@@ -14,18 +14,30 @@ struct RouteRequest {
 }
 
 fn get(path: String) -> RouteRequest {
-    RouteRequest { method: Method::GET, path, body: Vec::new() }
+    RouteRequest {
+        method: Method::GET,
+        path,
+        body: Vec::new(),
+    }
 }
 
 fn post(path: &str, body: Value) -> RouteRequest {
-    RouteRequest { method: Method::POST, path: path.into(), body: body.to_string().into() }
+    RouteRequest {
+        method: Method::POST,
+        path: path.into(),
+        body: body.to_string().into(),
+    }
 }
 
 /// Returns requests of the routes that follow links.
 fn behind_links(path: &str) -> Vec<RouteRequest> {
     vec![
         get(format!("/v1/files?path={path}")),
-        RouteRequest { method: Method::PUT, path: format!("/v1/files?path={path}"), body: b"x".to_vec() },
+        RouteRequest {
+            method: Method::PUT,
+            path: format!("/v1/files?path={path}"),
+            body: b"x".to_vec(),
+        },
         get(format!("/v1/files/stat?path={path}&follow=true")),
         get(format!("/v1/files/list?path={path}&depth=3&hidden=true")),
         get(format!("/v1/files/glob?path={path}&pattern=*")),
@@ -37,7 +49,10 @@ fn behind_links(path: &str) -> Vec<RouteRequest> {
             body: archive("x", "x"),
         },
         get(format!("/v1/files/watch?path={path}&recursive=true")),
-        post("/v1/files/chmod", json!({"path": path, "mode": "0777", "recursive": true})),
+        post(
+            "/v1/files/chmod",
+            json!({"path": path, "mode": "0777", "recursive": true}),
+        ),
     ]
 }
 
@@ -50,10 +65,19 @@ fn by_name(path: &str) -> Vec<RouteRequest> {
             path: format!("/v1/files?path={path}&recursive=true"),
             body: Vec::new(),
         },
-        post("/v1/files/mkdir", json!({"path": path, "parents": true, "mode": "0777"})),
+        post(
+            "/v1/files/mkdir",
+            json!({"path": path, "parents": true, "mode": "0777"}),
+        ),
         post("/v1/files/mkdir", json!({"path": path})),
-        post("/v1/files/move", json!({"from": path, "to": "stolen", "overwrite": true})),
-        post("/v1/files/move", json!({"from": "mine", "to": path, "overwrite": true})),
+        post(
+            "/v1/files/move",
+            json!({"from": path, "to": "stolen", "overwrite": true}),
+        ),
+        post(
+            "/v1/files/move",
+            json!({"from": "mine", "to": path, "overwrite": true}),
+        ),
         post("/v1/files/move", json!({"from": "mine", "to": path})),
     ]
 }
@@ -139,22 +163,36 @@ async fn no_route_reaches_a_path_outside_the_root() {
     let behind = through.iter().map(String::as_str).chain(at_links);
     let requests = behind.clone().flat_map(behind_links);
     let mut count = 0;
-    for RouteRequest { method, path, body } in requests.chain(through.iter().flat_map(|path| by_name(path))) {
+    for RouteRequest { method, path, body } in
+        requests.chain(through.iter().flat_map(|path| by_name(path)))
+    {
         let named = format!("{method} {path} {}", String::from_utf8_lossy(&body));
         let refused = confined.ask(method, &path, body).await;
         assert_eq!(refused.status, 403, "{named}: {:?}", refused.body);
         let error = refused.json();
         assert_eq!(error["code"], "outside_root", "{named}: {error}");
-        assert!(!error["detail"].as_str().unwrap().contains("/proc/self/fd"), "{named}: {error}");
+        assert!(
+            !error["detail"].as_str().unwrap().contains("/proc/self/fd"),
+            "{named}: {error}"
+        );
         count += 1;
     }
     assert_eq!(count, 30 * 10 + 20 * 7);
     for path in behind {
         for action in actions(path) {
             let observation = confined.act(action.clone()).await;
-            assert!(observation.contains("is not beneath the root"), "{action}: {observation}");
-            assert!(!observation.contains(SECRET) || path.contains(SECRET), "{action}: {observation}");
-            assert!(!observation.contains("/proc/self/fd"), "{action}: {observation}");
+            assert!(
+                observation.contains("is not beneath the root"),
+                "{action}: {observation}"
+            );
+            assert!(
+                !observation.contains(SECRET) || path.contains(SECRET),
+                "{action}: {observation}"
+            );
+            assert!(
+                !observation.contains("/proc/self/fd"),
+                "{action}: {observation}"
+            );
         }
     }
     assert_eq!(confined.outside_state(), before);
@@ -165,23 +203,47 @@ async fn no_route_reaches_a_path_outside_the_root() {
 async fn link_out_of_the_root_can_itself_be_moved_and_removed() {
     let confined = start();
     let before = confined.outside_state();
-    let status = confined.ask(Method::GET, "/v1/files/stat?path=relative-folder", "").await;
-    assert_eq!((status.status, &status.json()["kind"]), (200, &json!("symlink")));
+    let status = confined
+        .ask(Method::GET, "/v1/files/stat?path=relative-folder", "")
+        .await;
+    assert_eq!(
+        (status.status, &status.json()["kind"]),
+        (200, &json!("symlink"))
+    );
     assert_eq!(status.json()["target"], "../../outside");
     assert_eq!(
-        confined.post("/v1/files/mkdir", json!({"path": "folder", "parents": true})).await.status,
+        confined
+            .post(
+                "/v1/files/mkdir",
+                json!({"path": "folder", "parents": true})
+            )
+            .await
+            .status,
         409
     );
-    let moved = confined.post("/v1/files/move", json!({"from": "folder", "to": "moved"})).await;
-    assert_eq!((moved.status, &moved.json()["kind"]), (200, &json!("symlink")));
+    let moved = confined
+        .post("/v1/files/move", json!({"from": "folder", "to": "moved"}))
+        .await;
+    assert_eq!(
+        (moved.status, &moved.json()["kind"]),
+        (200, &json!("symlink"))
+    );
     let over = json!({"from": "mine", "to": "file", "overwrite": true});
     assert_eq!(confined.post("/v1/files/move", over).await.status, 200);
     assert_eq!(fs::read(confined.server.file("file")).unwrap(), b"mine");
     for link in ["moved", "relative-folder", "dangling"] {
-        let removed =
-            confined.ask(Method::DELETE, &format!("/v1/files?path={link}&recursive=true"), "").await;
+        let removed = confined
+            .ask(
+                Method::DELETE,
+                &format!("/v1/files?path={link}&recursive=true"),
+                "",
+            )
+            .await;
         assert_eq!(removed.status, 204, "{link}");
-        assert!(fs::symlink_metadata(confined.server.file(link)).is_err(), "{link}");
+        assert!(
+            fs::symlink_metadata(confined.server.file(link)).is_err(),
+            "{link}"
+        );
     }
     assert_eq!(confined.outside_state(), before);
 }
@@ -207,15 +269,32 @@ async fn recursive_operations_skip_links_out_of_the_root() {
     }
     let view = json!({"action": "read", "args": {"path": ".", "impl_source": "oh_aci"}});
     let viewed = confined.act(view).await;
-    assert!(viewed.contains("/mine") && viewed.contains("/relative-folder"), "{viewed}");
+    assert!(
+        viewed.contains("/mine") && viewed.contains("/relative-folder"),
+        "{viewed}"
+    );
     // The error does not even reveal whether it is a folder.
-    assert!(!viewed.contains("/relative-folder/") && !viewed.contains(SECRET), "{viewed}");
+    assert!(
+        !viewed.contains("/relative-folder/") && !viewed.contains(SECRET),
+        "{viewed}"
+    );
     let changed = json!({"path": ".", "mode": "0700", "recursive": true});
     assert_eq!(confined.post("/v1/files/chmod", changed).await.status, 200);
-    let unpacked = confined.ask(Method::PUT, "/v1/files/tree?path=", archive("relative-file", "x")).await;
+    let unpacked = confined
+        .ask(
+            Method::PUT,
+            "/v1/files/tree?path=",
+            archive("relative-file", "x"),
+        )
+        .await;
     assert_eq!(unpacked.status, 204, "{:?}", unpacked.body);
-    assert_eq!(fs::read(confined.server.file("relative-file")).unwrap(), b"x");
-    let removed = confined.ask(Method::DELETE, "/v1/files?path=deep&recursive=true", "").await;
+    assert_eq!(
+        fs::read(confined.server.file("relative-file")).unwrap(),
+        b"x"
+    );
+    let removed = confined
+        .ask(Method::DELETE, "/v1/files?path=deep&recursive=true", "")
+        .await;
     assert_eq!(removed.status, 204);
     assert_eq!(confined.outside_state(), before);
 }

@@ -1,4 +1,5 @@
-//! A server whose files are confined to a root: it works as usual there, and nothing outside is read, reported or changed.
+//! A server whose files are confined to a root: it works as usual there, and nothing outside is
+//! read, reported or changed.
 
 mod escapes;
 mod ordinary;
@@ -62,7 +63,9 @@ impl ConfinedServer {
 
     /// Returns the observation of a file action.
     async fn act(&self, action: Value) -> String {
-        let observation = self.post("/execute_action", json!({"action": action})).await;
+        let observation = self
+            .post("/execute_action", json!({"action": action}))
+            .await;
         assert_eq!(observation.status, 200, "{:?}", observation.body);
         String::from_utf8(observation.body.to_vec()).unwrap()
     }
@@ -78,10 +81,17 @@ impl ConfinedServer {
 
 fn inspect(path: &Path, seen: &mut Vec<String>) {
     let metadata = fs::symlink_metadata(path).unwrap();
-    let content = if metadata.is_file() { fs::read(path).unwrap() } else { Vec::new() };
+    let content = if metadata.is_file() {
+        fs::read(path).unwrap()
+    } else {
+        Vec::new()
+    };
     let (mode, links) = (metadata.mode(), metadata.nlink());
     let changed = (metadata.ctime(), metadata.ctime_nsec());
-    seen.push(format!("{} {mode:o} {links} {changed:?} {content:?}", path.display()));
+    seen.push(format!(
+        "{} {mode:o} {links} {changed:?} {content:?}",
+        path.display()
+    ));
     if metadata.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
             inspect(&entry.unwrap().path(), seen);
@@ -94,9 +104,16 @@ fn archive(name: &str, content: &str) -> Vec<u8> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(name), content).unwrap();
     let mut tar = std::process::Command::new("tar");
-    tar.arg("cC").arg(dir.path()).arg(name).output().unwrap().stdout
+    tar.arg("cC")
+        .arg(dir.path())
+        .arg(name)
+        .output()
+        .unwrap()
+        .stdout
 }
 
 fn is_in(needle: &str, haystack: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle.as_bytes())
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle.as_bytes())
 }

@@ -1,4 +1,5 @@
-//! Races: a folder or file is repeatedly replaced by a link to the outside while every route uses it.
+//! Races: a folder or file is repeatedly replaced by a link to the outside while every route uses
+//! it.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -36,7 +37,15 @@ impl PathSwapper {
         let thread = thread::spawn(move || {
             let mut count = 0;
             while !is_asked.load(Ordering::Relaxed) {
-                if renameat2(AT_FDCWD, &one, AT_FDCWD, &other, RenameFlags::RENAME_EXCHANGE).is_ok() {
+                if renameat2(
+                    AT_FDCWD,
+                    &one,
+                    AT_FDCWD,
+                    &other,
+                    RenameFlags::RENAME_EXCHANGE,
+                )
+                .is_ok()
+                {
                     count += 1;
                 }
                 // A request may have removed or replaced the entry at the link's path.
@@ -48,7 +57,10 @@ impl PathSwapper {
             }
             count
         });
-        Self { is_over, thread: Some(thread) }
+        Self {
+            is_over,
+            thread: Some(thread),
+        }
     }
 
     fn end(mut self) -> u64 {
@@ -66,12 +78,22 @@ impl Drop for PathSwapper {
 /// Creates the folder `w/sub`, and one with the same names outside, each with several levels.
 fn start(link: impl AsRef<Path>) -> ConfinedServer {
     let confined = ConfinedServer::start();
-    for folder in [confined.server.file("w/sub"), confined.outside().join("sub")] {
+    for folder in [
+        confined.server.file("w/sub"),
+        confined.outside().join("sub"),
+    ] {
         let is_outside = folder.starts_with(confined.outside());
         fs::create_dir_all(folder.join("deep/er")).unwrap();
         for name in ["f", "g", "deep/f", "deep/er/f"] {
-            fs::write(folder.join(name), if is_outside { "SECRET content\n" } else { "inner content\n" })
-                .unwrap();
+            fs::write(
+                folder.join(name),
+                if is_outside {
+                    "SECRET content\n"
+                } else {
+                    "inner content\n"
+                },
+            )
+            .unwrap();
         }
         if is_outside {
             fs::write(folder.join("SECRET"), "").unwrap();
@@ -99,7 +121,11 @@ fn delete(path: &str) -> (Method, String, Vec<u8>) {
 }
 
 fn unpack(path: &str) -> (Method, String, Vec<u8>) {
-    (Method::PUT, path.to_owned(), archive("f", "inner unpacked\n"))
+    (
+        Method::PUT,
+        path.to_owned(),
+        archive("f", "inner unpacked\n"),
+    )
 }
 
 fn act(action: serde_json::Value) -> (Method, String, Vec<u8>) {
@@ -107,20 +133,43 @@ fn act(action: serde_json::Value) -> (Method, String, Vec<u8>) {
 }
 
 fn edit(path: &str, command: &str) -> (Method, String, Vec<u8>) {
-    act(json!({"action": "edit", "args": {"path": path, "command": command, "file_text": "inner",
-        "old_str": "inner content", "new_str": "inner content ", "insert_line": 0, "impl_source": "oh_aci"}}))
+    act(
+        json!({"action": "edit", "args": {"path": path, "command": command, "file_text": "inner",
+        "old_str": "inner content", "new_str": "inner content ", "insert_line": 0, "impl_source": "oh_aci"}}),
+    )
 }
 
 /// Returns requests for the folder `w/sub`.
 fn in_a_folder() -> RequestKinds {
     vec![
-        vec![get("/v1/files?path=w/sub/f"), get("/v1/files?path=w/sub/deep/f")],
-        vec![get("/v1/files/stat?path=w/sub/deep/f"), get("/v1/files/stat?path=w/sub/SECRET&follow=true")],
-        vec![get("/v1/files/list?path=w&depth=9"), get("/v1/files/list?path=w/sub/deep")],
-        vec![get("/v1/files/glob?path=w&pattern=**"), get("/v1/files/glob?path=w/sub&pattern=*")],
-        vec![get("/v1/files/grep?path=w&pattern=."), get("/v1/files/grep?path=w/sub&pattern=.")],
-        vec![get("/v1/files/tree?path=w"), get("/v1/files/tree?path=w/sub")],
-        vec![put("/v1/files?path=w/sub/f"), put("/v1/files?path=w/sub/deep/new/f")],
+        vec![
+            get("/v1/files?path=w/sub/f"),
+            get("/v1/files?path=w/sub/deep/f"),
+        ],
+        vec![
+            get("/v1/files/stat?path=w/sub/deep/f"),
+            get("/v1/files/stat?path=w/sub/SECRET&follow=true"),
+        ],
+        vec![
+            get("/v1/files/list?path=w&depth=9"),
+            get("/v1/files/list?path=w/sub/deep"),
+        ],
+        vec![
+            get("/v1/files/glob?path=w&pattern=**"),
+            get("/v1/files/glob?path=w/sub&pattern=*"),
+        ],
+        vec![
+            get("/v1/files/grep?path=w&pattern=."),
+            get("/v1/files/grep?path=w/sub&pattern=."),
+        ],
+        vec![
+            get("/v1/files/tree?path=w"),
+            get("/v1/files/tree?path=w/sub"),
+        ],
+        vec![
+            put("/v1/files?path=w/sub/f"),
+            put("/v1/files?path=w/sub/deep/new/f"),
+        ],
         vec![
             act(json!({"action": "read", "args": {"path": "w/sub/f"}})),
             act(json!({"action": "read", "args": {"path": "w/sub", "impl_source": "oh_aci"}})),
@@ -140,20 +189,44 @@ fn in_a_folder() -> RequestKinds {
             edit("w/sub/g", "create"),
         ],
         vec![
-            post("/v1/files/mkdir", json!({"path": "w/sub/made/by/me", "parents": true, "mode": "0711"})),
+            post(
+                "/v1/files/mkdir",
+                json!({"path": "w/sub/made/by/me", "parents": true, "mode": "0711"}),
+            ),
             delete("/v1/files?path=w/sub/made&recursive=true"),
         ],
         vec![
-            post("/v1/files/move", json!({"from": "w/sub/f", "to": "w/sub/deep/moved", "overwrite": true})),
-            post("/v1/files/move", json!({"from": "w/sub/deep/moved", "to": "w/sub/f", "overwrite": true})),
+            post(
+                "/v1/files/move",
+                json!({"from": "w/sub/f", "to": "w/sub/deep/moved", "overwrite": true}),
+            ),
+            post(
+                "/v1/files/move",
+                json!({"from": "w/sub/deep/moved", "to": "w/sub/f", "overwrite": true}),
+            ),
         ],
         vec![
-            post("/v1/files/chmod", json!({"path": "w/sub/f", "mode": "0600"})),
-            post("/v1/files/chmod", json!({"path": "w", "mode": "0711", "recursive": true})),
+            post(
+                "/v1/files/chmod",
+                json!({"path": "w/sub/f", "mode": "0600"}),
+            ),
+            post(
+                "/v1/files/chmod",
+                json!({"path": "w", "mode": "0711", "recursive": true}),
+            ),
         ],
-        vec![unpack("/v1/files/tree?path=w/sub"), unpack("/v1/files/tree?path=w/sub/deep/unpacked")],
-        vec![delete("/v1/files?path=w/sub/deep&recursive=true"), put("/v1/files?path=w/sub/deep/er/f")],
-        vec![delete("/v1/files?path=w/sub/f"), put("/v1/files?path=w/sub/f")],
+        vec![
+            unpack("/v1/files/tree?path=w/sub"),
+            unpack("/v1/files/tree?path=w/sub/deep/unpacked"),
+        ],
+        vec![
+            delete("/v1/files?path=w/sub/deep&recursive=true"),
+            put("/v1/files?path=w/sub/deep/er/f"),
+        ],
+        vec![
+            delete("/v1/files?path=w/sub/f"),
+            put("/v1/files?path=w/sub/f"),
+        ],
     ]
 }
 
@@ -161,14 +234,23 @@ fn in_a_folder() -> RequestKinds {
 fn to_a_file() -> RequestKinds {
     let path = "w/file";
     vec![
-        vec![get("/v1/files?path=w/file"), get("/v1/files/stat?path=w/file&follow=true")],
-        vec![get("/v1/files/grep?path=w&pattern=."), get("/v1/files/grep?path=w/file&pattern=.")],
+        vec![
+            get("/v1/files?path=w/file"),
+            get("/v1/files/stat?path=w/file&follow=true"),
+        ],
+        vec![
+            get("/v1/files/grep?path=w&pattern=."),
+            get("/v1/files/grep?path=w/file&pattern=."),
+        ],
         vec![
             get("/v1/files/tree?path=w"),
             get("/v1/files/list?path=w"),
             get("/v1/files/glob?path=w&pattern=*"),
         ],
-        vec![put("/v1/files?path=w/file"), put("/v1/files?path=w/file&mode=0640")],
+        vec![
+            put("/v1/files?path=w/file"),
+            put("/v1/files?path=w/file&mode=0640"),
+        ],
         vec![
             act(json!({"action": "read", "args": {"path": path}})),
             act(json!({"action": "write", "args": {"path": path, "content": "inner content\n"}})),
@@ -176,13 +258,30 @@ fn to_a_file() -> RequestKinds {
                 json!({"action": "write", "args": {"path": path, "content": "inner\n", "start": 0, "end": 1}}),
             ),
         ],
-        vec![edit(path, "insert"), edit(path, "undo_edit"), edit(path, "str_replace"), edit(path, "view")],
-        vec![post("/v1/files/chmod", json!({"path": path, "mode": "0604"}))],
         vec![
-            post("/v1/files/move", json!({"from": path, "to": "w/moved", "overwrite": true})),
-            post("/v1/files/move", json!({"from": "w/moved", "to": path, "overwrite": true})),
+            edit(path, "insert"),
+            edit(path, "undo_edit"),
+            edit(path, "str_replace"),
+            edit(path, "view"),
         ],
-        vec![put("/v1/files?path=w/file"), delete("/v1/files?path=w/file")],
+        vec![post(
+            "/v1/files/chmod",
+            json!({"path": path, "mode": "0604"}),
+        )],
+        vec![
+            post(
+                "/v1/files/move",
+                json!({"from": path, "to": "w/moved", "overwrite": true}),
+            ),
+            post(
+                "/v1/files/move",
+                json!({"from": "w/moved", "to": path, "overwrite": true}),
+            ),
+        ],
+        vec![
+            put("/v1/files?path=w/file"),
+            delete("/v1/files?path=w/file"),
+        ],
     ]
 }
 
@@ -210,26 +309,41 @@ async fn race(confined: &ConfinedServer, (one, link): (&str, &str), kinds: Reque
                 let answered = confined.ask(method.clone(), path, body.clone()).await;
                 let body = &answered.body;
                 // An error contains the requested path.
-                let never =
-                    if answered.status == 404 || answered.status == 403 { "SECRET content" } else { SECRET };
+                let never = if answered.status == 404 || answered.status == 403 {
+                    "SECRET content"
+                } else {
+                    SECRET
+                };
                 assert!(!is_in(never, body), "{method} {path}: {body:?}");
                 assert!(!is_in("/proc/self/fd", body), "{method} {path}: {body:?}");
                 assert!(answered.status < 500, "{method} {path}: {body:?}");
                 let is_refused = answered.status == 403 || is_in("not beneath the root", body);
-                if is_refused { refused += 1 } else { served += 1 }
+                if is_refused {
+                    refused += 1
+                } else {
+                    served += 1
+                }
             }
         }
         all_refused += refused;
         assert!(served > 0, "{} {}", kind[0].0, kind[0].1);
     }
     let count = exchange.end();
-    assert!(count > 100 && all_refused > 0, "{count} exchanges, {all_refused} refused");
+    assert!(
+        count > 100 && all_refused > 0,
+        "{count} exchanges, {all_refused} refused"
+    );
     assert_eq!(confined.outside_state(), before);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_escape_when_a_folder_becomes_a_relative_link() {
-    race(&start("../../../outside/sub"), ("w/sub", "w/link"), in_a_folder()).await;
+    race(
+        &start("../../../outside/sub"),
+        ("w/sub", "w/link"),
+        in_a_folder(),
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,13 +365,22 @@ async fn no_escape_when_a_file_becomes_a_link() {
 async fn no_escape_when_a_file_written_in_place_becomes_a_link() {
     let confined = start("../../../outside/f");
     fs::write(confined.server.file("w/file"), "inner content\n").unwrap();
-    fs::hard_link(confined.server.file("w/file"), confined.server.file("other-name")).unwrap();
+    fs::hard_link(
+        confined.server.file("w/file"),
+        confined.server.file("other-name"),
+    )
+    .unwrap();
     race(&confined, ("w/file", "w/link"), to_a_file()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_escape_when_a_new_folder_becomes_a_link() {
-    race(&start("../../../outside/sub"), ("w/new", "w/link"), to_a_new_folder()).await;
+    race(
+        &start("../../../outside/sub"),
+        ("w/new", "w/link"),
+        to_a_new_folder(),
+    )
+    .await;
 }
 
 /// The kernel returns EAGAIN during a rename.
@@ -265,9 +388,14 @@ async fn no_escape_when_a_new_folder_becomes_a_link() {
 async fn path_with_two_dots_is_resolved_during_renames() {
     let confined = start("../../../outside/sub");
     fs::write(confined.server.file("kept"), "kept").unwrap();
-    let exchange = PathSwapper::start(&confined.server.file("w/sub"), &confined.server.file("w/link"));
+    let exchange = PathSwapper::start(
+        &confined.server.file("w/sub"),
+        &confined.server.file("w/link"),
+    );
     for _ in 0..300 {
-        let found = confined.ask(Method::GET, "/v1/files?path=w/../w/../kept", "").await;
+        let found = confined
+            .ask(Method::GET, "/v1/files?path=w/../w/../kept", "")
+            .await;
         assert_eq!((found.status, &found.body[..]), (200, &b"kept"[..]));
     }
     assert!(exchange.end() > 100);
@@ -284,14 +412,21 @@ async fn no_outside_change_is_reported_when_a_folder_becomes_a_link() {
         result += 1;
         event.contains("the-end")
     };
-    let exchange = PathSwapper::start(&confined.server.file("w/sub"), &confined.server.file("w/link"));
+    let exchange = PathSwapper::start(
+        &confined.server.file("w/sub"),
+        &confined.server.file("w/link"),
+    );
     let started = Instant::now();
     for number in 0.. {
         // Each is created inside or outside, depending on the race, and then inspected.
         let folder = confined.server.file(&format!("w/sub/{number}/deep"));
         _ = fs::create_dir_all(&folder);
         _ = fs::create_dir_all(confined.outside().join(format!("sub/{number}/deep")));
-        fs::write(confined.outside().join(format!("sub/{number}/deep/SECRET")), "").unwrap();
+        fs::write(
+            confined.outside().join(format!("sub/{number}/deep/SECRET")),
+            "",
+        )
+        .unwrap();
         fs::write(confined.outside().join(format!("sub/{number}/SECRET")), "").unwrap();
         while let Ok(event) = timeout(Duration::from_millis(1), watch.next()).await {
             look(event);

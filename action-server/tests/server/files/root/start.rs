@@ -9,8 +9,16 @@ use crate::harness::program;
 /// Returns the error of a server that does not start.
 fn refused(root: &str, working_dir: &Path, dir: &Path) -> String {
     let mut command = program();
-    command.args(["serve", "--root", root, "--socket"]).arg(dir.join("run/s")).arg("--working-dir");
-    let ended = command.arg(working_dir).current_dir(dir).stdin(Stdio::null()).output().unwrap();
+    command
+        .args(["serve", "--root", root, "--socket"])
+        .arg(dir.join("run/s"))
+        .arg("--working-dir");
+    let ended = command
+        .arg(working_dir)
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     assert!(!dir.join("run/s").exists());
     String::from_utf8(ended.stderr).unwrap()

@@ -1,6 +1,8 @@
-//! Changes of the workspace's git repositories: relative to the remote branch, as V0 shows them, or to the current commit.
+//! Changes of the workspace's git repositories: relative to the remote branch, as V0 shows them, or
+//! to the current commit.
 //!
-//! git runs in the sandbox, by scripts that keep the repository's configuration from running programs. See `repository.sh`.
+//! git runs in the sandbox, by scripts that keep the repository's configuration from running
+//! programs. See `repository.sh`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -68,11 +70,19 @@ pub(super) async fn changes(
     base: ComparisonBase,
 ) -> Result<Vec<FileChange>, WorkspaceError> {
     let arguments = [workspace.git_folder(), base.as_str()];
-    match script(CHANGES, &arguments, MAX_CHANGES_BYTES).run(workspace.sandbox.as_ref()).await? {
+    match script(CHANGES, &arguments, MAX_CHANGES_BYTES)
+        .run(workspace.sandbox.as_ref())
+        .await?
+    {
         ScriptResult::Exited { code: 0, output } => {
             // On a blocking thread, because the sandbox chooses the number of files.
             let parsed = tokio::task::spawn_blocking(move || parse_changes(&output)).await;
-            parsed.map_err(|error| SandboxError::Malformed { detail: error.to_string() }.into())
+            parsed.map_err(|error| {
+                SandboxError::Malformed {
+                    detail: error.to_string(),
+                }
+                .into()
+            })
         }
         ScriptResult::Exited { code, .. } => Err(failure(code)),
         ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
@@ -84,9 +94,15 @@ pub(super) async fn changes(
 }
 
 /// Returns two versions of a file.
-pub(super) async fn diff(workspace: &WorkspaceFiles, path: &str) -> Result<FileVersions, WorkspaceError> {
-    let in_repository =
-        if path.starts_with('/') { path.to_owned() } else { format!("{}/{path}", workspace.git_folder()) };
+pub(super) async fn diff(
+    workspace: &WorkspaceFiles,
+    path: &str,
+) -> Result<FileVersions, WorkspaceError> {
+    let in_repository = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", workspace.git_folder())
+    };
     let path = workspace.resolve(&in_repository).await?;
     let original = original(workspace, &path.relative).await?;
     let modified = match path.status {
@@ -103,40 +119,66 @@ pub(super) async fn diff(workspace: &WorkspaceFiles, path: &str) -> Result<FileV
 }
 
 /// Returns a file as it is in the remote branch. `None` if that has no such file.
-async fn original(workspace: &WorkspaceFiles, path: &str) -> Result<Option<String>, WorkspaceError> {
+async fn original(
+    workspace: &WorkspaceFiles,
+    path: &str,
+) -> Result<Option<String>, WorkspaceError> {
     let arguments = [workspace.root.as_str(), path];
     let max_bytes = text::MAX_TEXT_BYTES as usize;
-    match script(ORIGINAL, &arguments, max_bytes).run(workspace.sandbox.as_ref()).await? {
+    match script(ORIGINAL, &arguments, max_bytes)
+        .run(workspace.sandbox.as_ref())
+        .await?
+    {
         ScriptResult::Exited { code: 0, output } => text::decode(output, path).map(Some),
-        ScriptResult::Exited { code: NO_ORIGINAL, .. } => Ok(None),
+        ScriptResult::Exited {
+            code: NO_ORIGINAL, ..
+        } => Ok(None),
         ScriptResult::Exited { code, .. } => Err(failure(code)),
         ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
-        ScriptResult::TooMuchOutput => {
-            Err(WorkspaceError::TooLarge { subject: format!("{path:?}"), max_bytes: text::MAX_TEXT_BYTES })
-        }
+        ScriptResult::TooMuchOutput => Err(WorkspaceError::TooLarge {
+            subject: format!("{path:?}"),
+            max_bytes: text::MAX_TEXT_BYTES,
+        }),
     }
 }
 
 fn script<'a>(text: &'a str, arguments: &'a [&'a str], max_output_bytes: usize) -> Script<'a> {
-    Script { text, arguments, timeout: TIMEOUT, max_output_bytes }
+    Script {
+        text,
+        arguments,
+        timeout: TIMEOUT,
+        max_output_bytes,
+    }
 }
 
 /// Returns the error of a script that exited with another code than 0.
 fn failure(code: i32) -> WorkspaceError {
     match code {
         NO_REPOSITORY => WorkspaceError::NoRepository,
-        code => SandboxError::Malformed { detail: format!("the script of git exited with {code}") }.into(),
+        code => SandboxError::Malformed {
+            detail: format!("the script of git exited with {code}"),
+        }
+        .into(),
     }
 }
 
 /// Parses the output of `changes.sh`. Ignores what no honest sandbox prints.
 fn parse_changes(output: &[u8]) -> Vec<FileChange> {
-    let mut texts = output.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned());
+    let mut texts = output
+        .split(|byte| *byte == 0)
+        .map(|text| String::from_utf8_lossy(text).into_owned());
     let (mut changes, mut nested) = (Vec::new(), BTreeSet::new());
     while let Some(folder) = texts.next().filter(|folder| !folder.is_empty()) {
-        let prefix = if folder == "." { String::new() } else { format!("{folder}/") };
+        let prefix = if folder == "." {
+            String::new()
+        } else {
+            format!("{folder}/")
+        };
         let mut add = |status: char, path: String| {
-            changes.push(FileChange { path: format!("{prefix}{path}"), status });
+            changes.push(FileChange {
+                path: format!("{prefix}{path}"),
+                status,
+            });
         };
         while let Some(status) = texts.next().filter(|status| !status.is_empty())
             && let Some(path) = texts.next()
@@ -154,9 +196,14 @@ fn parse_changes(output: &[u8]) -> Vec<FileChange> {
     changes
 }
 
-/// Maps the status of a change to those that V0 has. A change of the type of a file is a modification.
+/// Maps the status of a change to those that V0 has. A change of the type of a file is a
+/// modification.
 fn to_status(status: &str) -> char {
-    status.chars().next().filter(|status| ['A', 'D', 'U'].contains(status)).unwrap_or('M')
+    status
+        .chars()
+        .next()
+        .filter(|status| ['A', 'D', 'U'].contains(status))
+        .unwrap_or('M')
 }
 
 #[cfg(test)]
@@ -166,7 +213,10 @@ mod tests {
     #[test]
     fn changes_of_nested_repositories_have_their_folder() {
         let output = b".\0M\0a b\0T\0link\0\0new\0sub/\0\0sub\0D\0gone\0\0new\xff\0\0";
-        let change = |status, path: &str| FileChange { path: path.to_owned(), status };
+        let change = |status, path: &str| FileChange {
+            path: path.to_owned(),
+            status,
+        };
         let expected = [
             change('M', "a b"),
             change('M', "link"),
@@ -175,7 +225,14 @@ mod tests {
             change('A', "sub/new\u{fffd}"),
         ];
         assert_eq!(parse_changes(output), expected);
-        for hostile in [&b""[..], b"\0\0\0", b"x", b"x\0M", b"x\0M\0", b"x\0\0\0\0\0"] {
+        for hostile in [
+            &b""[..],
+            b"\0\0\0",
+            b"x",
+            b"x\0M",
+            b"x\0M\0",
+            b"x\0\0\0\0\0",
+        ] {
             assert!(parse_changes(hostile).len() <= 1);
         }
     }

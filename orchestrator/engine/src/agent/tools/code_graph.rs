@@ -1,6 +1,7 @@
-//! The three code localization tools of V0's `LocAgent`. V0 builds a graph with packages in the sandbox; here a script parses
-//! the workspace's Python files with Python's own parser at each call and keeps nothing. The action is a run action, as for
-//! the other searches. The command finds the script in its environment, so that the log holds the query and not the script.
+//! The three code localization tools of V0's `LocAgent`. V0 builds a graph with packages in the
+//! sandbox; here a script parses the workspace's Python files with Python's own parser at each call
+//! and keeps nothing. The action is a run action, as for the other searches. The command finds the
+//! script in its environment, so that the log holds the query and not the script.
 
 use protocol::Action;
 use protocol::action::RunAction;
@@ -21,11 +22,18 @@ const COMMAND: &str = "python3 -I -c \"$GLOVEBOX_CODE_GRAPH\"";
 const MAX_ARGUMENT_BYTES: usize = 32 << 10;
 
 /// Returns the action of a call.
-pub(super) fn action(tool: &'static str, arguments: &Value, thought: &str) -> Result<Action, ToolError> {
+pub(super) fn action(
+    tool: &'static str,
+    arguments: &Value,
+    thought: &str,
+) -> Result<Action, ToolError> {
     let arguments = arguments.to_string();
     if arguments.len() > MAX_ARGUMENT_BYTES {
         let problem = format!("at most {MAX_ARGUMENT_BYTES} bytes");
-        return Err(ToolError::Arguments { tool: tool.into(), problem });
+        return Err(ToolError::Arguments {
+            tool: tool.into(),
+            problem,
+        });
     }
     let command = format!("{COMMAND} {tool} {}", quote(tool, &arguments)?);
     Ok(RunAction {

@@ -13,13 +13,18 @@ use crate::llm::Tool;
 pub const DELEGATE: &str = "delegate";
 
 pub(super) fn definition(delegates: &[DelegateAgent]) -> Tool {
-    let names: Vec<&str> = delegates.iter().map(|delegate| delegate.name.as_str()).collect();
+    let names: Vec<&str> = delegates
+        .iter()
+        .map(|delegate| delegate.name.as_str())
+        .collect();
     let lines: String = delegates
         .iter()
-        .map(|DelegateAgent { name, description }| match description.trim() {
-            "" => format!("\n- {name}"),
-            description => format!("\n- {name}: {description}"),
-        })
+        .map(
+            |DelegateAgent { name, description }| match description.trim() {
+                "" => format!("\n- {name}"),
+                description => format!("\n- {name}: {description}"),
+            },
+        )
         .collect();
     Tool {
         name: DELEGATE.into(),
@@ -55,10 +60,21 @@ pub(super) fn to_action(
 ) -> Result<Action, ToolError> {
     let Arguments { agent, task } = arguments;
     if !delegates.iter().any(|delegate| delegate.name == agent) {
-        let known: Vec<&str> = delegates.iter().map(|delegate| delegate.name.as_str()).collect();
+        let known: Vec<&str> = delegates
+            .iter()
+            .map(|delegate| delegate.name.as_str())
+            .collect();
         let problem = format!("there is no agent {agent}: there are {}", known.join(", "));
-        return Err(ToolError::Arguments { tool: DELEGATE.into(), problem });
+        return Err(ToolError::Arguments {
+            tool: DELEGATE.into(),
+            problem,
+        });
     }
     let inputs = [("task".to_owned(), task.into())].into_iter().collect();
-    Ok(DelegateAction { agent, inputs, thought: thought.to_owned() }.into())
+    Ok(DelegateAction {
+        agent,
+        inputs,
+        thought: thought.to_owned(),
+    }
+    .into())
 }

@@ -41,11 +41,17 @@ pub(super) struct Arguments {
     timeout: Option<f64>,
 }
 
-pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<(Action, Option<f64>), ToolError> {
+pub(super) fn to_action(
+    arguments: Arguments,
+    thought: &str,
+) -> Result<(Action, Option<f64>), ToolError> {
     let timeout = arguments.timeout;
     if timeout.is_some_and(|timeout| !(0.0..=MAX_TIMEOUT_SECS).contains(&timeout)) {
         let problem = format!("`timeout` is a number of seconds from 0 to {MAX_TIMEOUT_SECS}");
-        return Err(ToolError::Arguments { tool: NAME.into(), problem });
+        return Err(ToolError::Arguments {
+            tool: NAME.into(),
+            problem,
+        });
     }
     let action = RunAction {
         command: arguments.command,

@@ -1,4 +1,5 @@
-//! Explore the containment, imports, calls and inheritance of code. Offered if the sandbox has Python 3.
+//! Explore the containment, imports, calls and inheritance of code. Offered if the sandbox has
+//! Python 3.
 
 use protocol::Action;
 use serde::{Deserialize, Serialize};
@@ -73,12 +74,23 @@ enum Direction {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    let problem = |problem: String| ToolError::Arguments { tool: NAME.into(), problem };
-    for (filter, known) in
-        [(&arguments.entity_type_filter, ENTITIES), (&arguments.dependency_type_filter, DEPENDENCIES)]
-    {
-        if let Some(other) = filter.iter().flatten().find(|kind| !known.contains(&kind.as_str())) {
-            return Err(problem(format!("there is no kind {other}: there are {}", known.join(", "))));
+    let problem = |problem: String| ToolError::Arguments {
+        tool: NAME.into(),
+        problem,
+    };
+    for (filter, known) in [
+        (&arguments.entity_type_filter, ENTITIES),
+        (&arguments.dependency_type_filter, DEPENDENCIES),
+    ] {
+        if let Some(other) = filter
+            .iter()
+            .flatten()
+            .find(|kind| !known.contains(&kind.as_str()))
+        {
+            return Err(problem(format!(
+                "there is no kind {other}: there are {}",
+                known.join(", ")
+            )));
         }
     }
     let arguments = json!({

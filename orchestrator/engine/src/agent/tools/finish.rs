@@ -29,6 +29,10 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
-    FinishAction { final_thought: arguments.message, thought: thought.to_owned(), ..Default::default() }
-        .into()
+    FinishAction {
+        final_thought: arguments.message,
+        thought: thought.to_owned(),
+        ..Default::default()
+    }
+    .into()
 }

@@ -12,7 +12,8 @@ pub(super) const NAME: &str = "get_entity_contents";
 pub(super) fn definition() -> Tool {
     Tool {
         name: NAME.into(),
-        description: "Shows the whole code of classes, functions and files, with line numbers.".into(),
+        description: "Shows the whole code of classes, functions and files, with line numbers."
+            .into(),
         parameters: json!({
             "type": "object",
             "properties": {
@@ -34,5 +35,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    code_graph::action(NAME, &json!({"entity_names": arguments.entity_names}), thought)
+    code_graph::action(
+        NAME,
+        &json!({"entity_names": arguments.entity_names}),
+        thought,
+    )
 }

@@ -47,7 +47,11 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
 
 /// A POSIX extended regular expression that fits the paths that the pattern fits.
 fn to_regex(pattern: &str) -> String {
-    let mut regex = String::from(if pattern.contains('/') { "^" } else { "^(.*/)?" });
+    let mut regex = String::from(if pattern.contains('/') {
+        "^"
+    } else {
+        "^(.*/)?"
+    });
     let mut rest = pattern.trim_start_matches('/');
     let mut braces = 0_usize;
     while let Some(character) = rest.chars().next() {

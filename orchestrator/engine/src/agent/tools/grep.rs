@@ -41,7 +41,11 @@ pub(super) struct Arguments {
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
     let pattern = search::quote(NAME, &arguments.pattern)?;
     let path = search::quote(NAME, arguments.path.as_deref().unwrap_or("."))?;
-    let names = match arguments.include.as_deref().filter(|include| !include.is_empty()) {
+    let names = match arguments
+        .include
+        .as_deref()
+        .filter(|include| !include.is_empty())
+    {
         None => String::new(),
         Some(include) => name_filter(include)?,
     };
@@ -57,12 +61,21 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
 fn name_filter(include: &str) -> Result<String, ToolError> {
     let names = expand(include).filter(|names| names.iter().all(|name| !name.contains('/')));
     let Some(names) = names else {
-        let problem =
-            format!("`include` is a pattern of names without folders, of at most {MAX_PATTERNS} kinds");
-        return Err(ToolError::Arguments { tool: NAME.into(), problem });
+        let problem = format!(
+            "`include` is a pattern of names without folders, of at most {MAX_PATTERNS} kinds"
+        );
+        return Err(ToolError::Arguments {
+            tool: NAME.into(),
+            problem,
+        });
     };
-    let names = names.iter().map(|name| Ok(format!("-name {}", search::quote(NAME, name)?)));
-    Ok(format!(" \\( {} \\)", names.collect::<Result<Vec<_>, ToolError>>()?.join(" -o ")))
+    let names = names
+        .iter()
+        .map(|name| Ok(format!("-name {}", search::quote(NAME, name)?)));
+    Ok(format!(
+        " \\( {} \\)",
+        names.collect::<Result<Vec<_>, ToolError>>()?.join(" -o ")
+    ))
 }
 
 /// Expands braces: `*.{ts,tsx}` is two patterns. `None` if there are too many.
@@ -70,10 +83,16 @@ fn expand(pattern: &str) -> Option<Vec<String>> {
     let mut done = Vec::new();
     let mut open = vec![pattern.to_owned()];
     while let Some(next) = open.pop() {
-        let parts = next.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+        let parts = next
+            .split_once('{')
+            .and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
         match parts {
             Some((before, (within, after))) => {
-                open.extend(within.rsplit(',').map(|choice| format!("{before}{choice}{after}")));
+                open.extend(
+                    within
+                        .rsplit(',')
+                        .map(|choice| format!("{before}{choice}{after}")),
+                );
             }
             None => done.push(next),
         }

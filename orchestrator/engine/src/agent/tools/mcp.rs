@@ -8,11 +8,18 @@ use serde_json::{Value, json};
 use super::{ToolError, arguments};
 use crate::llm::{Tool, ToolCall};
 
-/// Returns the action of a call. The servers convert the arguments, because only they know the schema of each tool.
+/// Returns the action of a call. The servers convert the arguments, because only they know the
+/// schema of each tool.
 pub(super) fn to_action(call: &ToolCall, thought: &str) -> Result<Action, ToolError> {
     let arguments = arguments::parse(call, &json!({"type": "object"}))?;
     let (name, thought) = (call.name.clone(), thought.to_owned());
-    Ok(CallToolMcpAction { name, arguments, thought, ..Default::default() }.into())
+    Ok(CallToolMcpAction {
+        name,
+        arguments,
+        thought,
+        ..Default::default()
+    }
+    .into())
 }
 
 /// Maximum length of a tool's name.
@@ -34,5 +41,9 @@ struct FoundTool {
 /// Returns the call of the tool that was found by a search.
 pub(super) fn found_call(call: &ToolCall, definition: &Tool) -> Result<ToolCall, ToolError> {
     let FoundTool { name, arguments } = arguments::deserialize(call, &definition.parameters)?;
-    Ok(ToolCall { name, arguments: arguments.to_string(), ..call.clone() })
+    Ok(ToolCall {
+        name,
+        arguments: arguments.to_string(),
+        ..call.clone()
+    })
 }

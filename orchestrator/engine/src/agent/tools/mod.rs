@@ -127,14 +127,24 @@ impl ToolName {
     ];
 
     /// The tools that change nothing in the sandbox.
-    pub const READ_ONLY: [Self; 5] = [Self::View, Self::Grep, Self::Glob, Self::Think, Self::Finish];
+    pub const READ_ONLY: [Self; 5] = [
+        Self::View,
+        Self::Grep,
+        Self::Glob,
+        Self::Think,
+        Self::Finish,
+    ];
 
     /// The tools of a browsing agent.
     pub const BROWSING: [Self; 3] = [Self::Browser, Self::Think, Self::Finish];
 
     /// The tools of a code localization agent.
-    pub const LOCALIZING: [Self; 4] =
-        [Self::SearchCodeSnippets, Self::GetEntityContents, Self::ExploreTreeStructure, Self::Finish];
+    pub const LOCALIZING: [Self; 4] = [
+        Self::SearchCodeSnippets,
+        Self::GetEntityContents,
+        Self::ExploreTreeStructure,
+        Self::Finish,
+    ];
 
     /// Whether it changes nothing in the sandbox.
     fn is_read_only(self) -> bool {
@@ -172,7 +182,9 @@ impl ToolName {
         match self {
             Self::ExecuteIpythonCell => Some(IPYTHON),
             Self::Browser => Some(CHROMIUM),
-            Self::SearchCodeSnippets | Self::GetEntityContents | Self::ExploreTreeStructure => Some(PYTHON),
+            Self::SearchCodeSnippets | Self::GetEntityContents | Self::ExploreTreeStructure => {
+                Some(PYTHON)
+            }
             _ => None,
         }
     }
@@ -200,7 +212,11 @@ impl ToolName {
 
 /// Returns the definitions of an agent's tools that do not depend on the sandbox.
 pub fn definitions(agent: &AgentDefinition) -> Vec<Tool> {
-    let tools = agent.tools.iter().filter(|tool| tool.needs().is_none()).map(|tool| tool.definition());
+    let tools = agent
+        .tools
+        .iter()
+        .filter(|tool| tool.needs().is_none())
+        .map(|tool| tool.definition());
     let delegate = (!agent.delegates.is_empty()).then(|| delegate::definition(&agent.delegates));
     tools.chain(delegate).collect()
 }
@@ -209,20 +225,33 @@ pub fn definitions(agent: &AgentDefinition) -> Vec<Tool> {
 pub fn sandbox_tools(agent: &AgentDefinition) -> Vec<SandboxTool> {
     let sandbox_tool = |tool: &ToolName| {
         let is_required = agent.required.contains(tool);
-        Some(SandboxTool { needs: tool.needs()?, tool: tool.definition(), is_required })
+        Some(SandboxTool {
+            needs: tool.needs()?,
+            tool: tool.definition(),
+            is_required,
+        })
     };
     agent.tools.iter().filter_map(sandbox_tool).collect()
 }
 
 /// Adds the risk parameter to a tool that has an effect.
 pub fn with_risk_parameter(mut tool: Tool) -> Tool {
-    let harmless = [think::NAME, finish::NAME, task_tracker::NAME, request_condensation::NAME, DELEGATE];
+    let harmless = [
+        think::NAME,
+        finish::NAME,
+        task_tracker::NAME,
+        request_condensation::NAME,
+        DELEGATE,
+    ];
     if !harmless.contains(&tool.name.as_str()) {
         if let Some(properties) = tool.parameters["properties"].as_object_mut() {
             properties.insert(RISK.into(), risk_parameter());
         }
         let is_read_only = ToolName::find(&tool.name).is_some_and(ToolName::is_read_only);
-        if let Some(required) = tool.parameters["required"].as_array_mut().filter(|_| !is_read_only) {
+        if let Some(required) = tool.parameters["required"]
+            .as_array_mut()
+            .filter(|_| !is_read_only)
+        {
             required.push(RISK.into());
         }
     }
@@ -242,7 +271,10 @@ fn risk_parameter() -> Value {
 /// Returns the declared risk of a call. Unknown if the value is not a risk.
 fn declared_risk(call: &ToolCall) -> SecurityRisk {
     let arguments = arguments::parse(call, &json!({"type": "object"})).unwrap_or_default();
-    let word = arguments.get(RISK).and_then(Value::as_str).map(|word| word.trim().to_ascii_uppercase());
+    let word = arguments
+        .get(RISK)
+        .and_then(Value::as_str)
+        .map(|word| word.trim().to_ascii_uppercase());
     match word.as_deref() {
         Some("LOW") => SecurityRisk::Low,
         Some("MEDIUM") => SecurityRisk::Medium,
@@ -251,9 +283,9 @@ fn declared_risk(call: &ToolCall) -> SecurityRisk {
     }
 }
 
-/// Converts a tool call to an action, with its timeout in seconds if the model sets one. A call of [`CALL_TOOL`] becomes the
-/// action of the tool that it names. `offered` are the tools in addition to the agent's own; `thought` is the text of the
-/// response.
+/// Converts a tool call to an action, with its timeout in seconds if the model sets one. A call of
+/// [`CALL_TOOL`] becomes the action of the tool that it names. `offered` are the tools in addition
+/// to the agent's own; `thought` is the text of the response.
 ///
 /// # Errors
 /// See [`ToolError`].
@@ -284,13 +316,19 @@ fn to_action_without_risk(
 ) -> Result<(Action, Option<f64>), ToolError> {
     let find = |name: &str| offered.iter().find(|tool| tool.name == name);
     let offered = find(&call.name);
-    let is_available =
-        |tool: &ToolName| agent.tools.contains(tool) && (tool.needs().is_none() || offered.is_some());
+    let is_available = |tool: &ToolName| {
+        agent.tools.contains(tool) && (tool.needs().is_none() || offered.is_some())
+    };
     let Some(tool) = ToolName::find(&call.name).filter(is_available) else {
         return if call.name == DELEGATE && !agent.delegates.is_empty() {
             let schema = delegate::definition(&agent.delegates).parameters;
-            Ok((delegate::to_action(deserialize(call, &schema)?, &agent.delegates, thought)?, None))
-        } else if offered.is_some() || (find(SEARCH_TOOLS).is_some() && mcp::may_be_found(&call.name)) {
+            Ok((
+                delegate::to_action(deserialize(call, &schema)?, &agent.delegates, thought)?,
+                None,
+            ))
+        } else if offered.is_some()
+            || (find(SEARCH_TOOLS).is_some() && mcp::may_be_found(&call.name))
+        {
             Ok((mcp::to_action(call, thought)?, None))
         } else {
             Err(ToolError::NoSuchTool(call.name.clone()))
@@ -298,10 +336,16 @@ fn to_action_without_risk(
     };
     let schema = tool.definition().parameters;
     let action = match tool {
-        ToolName::ExecuteBash => return execute_bash::to_action(deserialize(call, &schema)?, thought),
-        ToolName::ExecuteIpythonCell => execute_ipython_cell::to_action(deserialize(call, &schema)?, thought),
+        ToolName::ExecuteBash => {
+            return execute_bash::to_action(deserialize(call, &schema)?, thought);
+        }
+        ToolName::ExecuteIpythonCell => {
+            execute_ipython_cell::to_action(deserialize(call, &schema)?, thought)
+        }
         ToolName::Browser => browser::to_action(deserialize(call, &schema)?, thought)?,
-        ToolName::StrReplaceEditor => str_replace_editor::to_action(deserialize(call, &schema)?, thought)?,
+        ToolName::StrReplaceEditor => {
+            str_replace_editor::to_action(deserialize(call, &schema)?, thought)?
+        }
         ToolName::EditFile => edit_file::to_action(deserialize(call, &schema)?, thought),
         ToolName::Think => think::to_action(deserialize(call, &schema)?, thought),
         ToolName::Finish => finish::to_action(deserialize(call, &schema)?, thought),
@@ -313,7 +357,9 @@ fn to_action_without_risk(
         ToolName::SearchCodeSnippets => {
             search_code_snippets::to_action(deserialize(call, &schema)?, thought)?
         }
-        ToolName::GetEntityContents => get_entity_contents::to_action(deserialize(call, &schema)?, thought)?,
+        ToolName::GetEntityContents => {
+            get_entity_contents::to_action(deserialize(call, &schema)?, thought)?
+        }
         ToolName::ExploreTreeStructure => {
             explore_tree_structure::to_action(deserialize(call, &schema)?, thought)?
         }

@@ -47,8 +47,15 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    let Arguments { search_terms, line_nums, file_path_or_pattern } = arguments;
-    let (terms, lines) = (search_terms.unwrap_or_default(), line_nums.unwrap_or_default());
+    let Arguments {
+        search_terms,
+        line_nums,
+        file_path_or_pattern,
+    } = arguments;
+    let (terms, lines) = (
+        search_terms.unwrap_or_default(),
+        line_nums.unwrap_or_default(),
+    );
     let pattern = file_path_or_pattern.filter(|pattern| !pattern.trim().is_empty());
     let problem = match (terms.is_empty(), lines.is_empty(), &pattern) {
         (true, true, _) => Some("give `search_terms` or `line_nums`"),
@@ -56,9 +63,13 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
         _ => None,
     };
     if let Some(problem) = problem {
-        return Err(ToolError::Arguments { tool: NAME.into(), problem: problem.into() });
+        return Err(ToolError::Arguments {
+            tool: NAME.into(),
+            problem: problem.into(),
+        });
     }
     let pattern = pattern.unwrap_or_else(|| "**/*.py".into());
-    let arguments = json!({"search_terms": terms, "line_nums": lines, "file_path_or_pattern": pattern});
+    let arguments =
+        json!({"search_terms": terms, "line_nums": lines, "file_path_or_pattern": pattern});
     code_graph::action(NAME, &arguments, thought)
 }

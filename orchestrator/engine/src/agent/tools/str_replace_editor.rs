@@ -71,7 +71,10 @@ pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, T
         }
         .into()),
         command @ (EditCommand::Unspecified | EditCommand::Unknown(_)) => {
-            Err(ToolError::NoSuchCommand { tool: NAME, command: command.into() })
+            Err(ToolError::NoSuchCommand {
+                tool: NAME,
+                command: command.into(),
+            })
         }
     }
 }

@@ -54,7 +54,13 @@ pub(super) struct Arguments {
 
 /// Sets V0's defaults for fields that the model omitted.
 fn with_defaults(task: TrackedTask, number: usize) -> TrackedTask {
-    let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+    let or = |text: String, default: &str| {
+        if text.is_empty() {
+            default.to_owned()
+        } else {
+            text
+        }
+    };
     TrackedTask {
         id: or(task.id, &format!("task-{number}")),
         title: or(task.title, "Untitled task"),
@@ -64,19 +70,44 @@ fn with_defaults(task: TrackedTask, number: usize) -> TrackedTask {
 }
 
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Result<Action, ToolError> {
-    let wrong = |problem: String| Err(ToolError::Arguments { tool: NAME.into(), problem });
-    let length = |task: &TrackedTask| task.id.len() + task.title.len() + task.status.len() + task.notes.len();
+    let wrong = |problem: String| {
+        Err(ToolError::Arguments {
+            tool: NAME.into(),
+            problem,
+        })
+    };
+    let length = |task: &TrackedTask| {
+        task.id.len() + task.title.len() + task.status.len() + task.notes.len()
+    };
     let task_list = match (arguments.command.as_str(), arguments.task_list) {
         ("view", _) => Vec::new(),
         ("plan", Some(tasks)) if tasks.len() > MAX_TASKS => {
-            return wrong(format!("{} tasks in `task_list`: write at most {MAX_TASKS}", tasks.len()));
+            return wrong(format!(
+                "{} tasks in `task_list`: write at most {MAX_TASKS}",
+                tasks.len()
+            ));
         }
         ("plan", Some(tasks)) if tasks.iter().any(|task| length(task) > MAX_TASK_BYTES) => {
-            return wrong(format!("a task in `task_list` is longer than {MAX_TASK_BYTES} bytes: shorten it"));
+            return wrong(format!(
+                "a task in `task_list` is longer than {MAX_TASK_BYTES} bytes: shorten it"
+            ));
         }
-        ("plan", Some(tasks)) => (1..).zip(tasks).map(|(number, task)| with_defaults(task, number)).collect(),
+        ("plan", Some(tasks)) => (1..)
+            .zip(tasks)
+            .map(|(number, task)| with_defaults(task, number))
+            .collect(),
         ("plan", None) => return wrong("missing field `task_list`".to_owned()),
-        _ => return Err(ToolError::NoSuchCommand { tool: NAME, command: arguments.command }),
+        _ => {
+            return Err(ToolError::NoSuchCommand {
+                tool: NAME,
+                command: arguments.command,
+            });
+        }
     };
-    Ok(TaskTrackingAction { command: arguments.command, task_list, thought: thought.to_owned() }.into())
+    Ok(TaskTrackingAction {
+        command: arguments.command,
+        task_list,
+        thought: thought.to_owned(),
+    }
+    .into())
 }

@@ -34,7 +34,9 @@ pub(super) struct Arguments {
 pub(super) fn to_action(arguments: Arguments, thought: &str) -> Action {
     let thought = match thought {
         "" => arguments.thought,
-        text => format!("{text}\n{}", arguments.thought).trim_end().to_owned(),
+        text => format!("{text}\n{}", arguments.thought)
+            .trim_end()
+            .to_owned(),
     };
     ThinkAction { thought }.into()
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use protocol::action::{
     BrowseAction, CallToolMcpAction, CondensationAction, CondensationRequestAction, DelegateAction,
-    EditAction, EditCommand, FileImplementation, FinishAction, MessageAction, RejectAction, RunAction,
-    SystemAction, ThinkAction,
+    EditAction, EditCommand, FileImplementation, FinishAction, MessageAction, RejectAction,
+    RunAction, SystemAction, ThinkAction,
 };
 use protocol::metrics::TokenUsage;
 use protocol::risk::SecurityRisk;
@@ -58,18 +58,29 @@ pub(super) fn step(decision: Decision) -> Result<Box<AgentStep>, LlmError> {
             ..Default::default()
         })
         .into(),
-        Decision::CallTool => {
-            Action::from(CallToolMcpAction { name: "look_up".into(), ..Default::default() }).into()
-        }
+        Decision::CallTool => Action::from(CallToolMcpAction {
+            name: "look_up".into(),
+            ..Default::default()
+        })
+        .into(),
         Decision::Draft => {
             let impl_source = FileImplementation::LlmBasedEdit;
-            Action::from(EditAction { impl_source, ..EditAction::new("/a", EditCommand::Unspecified) }).into()
+            Action::from(EditAction {
+                impl_source,
+                ..EditAction::new("/a", EditCommand::Unspecified)
+            })
+            .into()
         }
-        Decision::Think => Action::from(ThinkAction { thought: "hm".into() }).into(),
-        Decision::Ask => {
-            Action::from(MessageAction { content: "?".into(), wait_for_response: true, ..Default::default() })
-                .into()
-        }
+        Decision::Think => Action::from(ThinkAction {
+            thought: "hm".into(),
+        })
+        .into(),
+        Decision::Ask => Action::from(MessageAction {
+            content: "?".into(),
+            wait_for_response: true,
+            ..Default::default()
+        })
+        .into(),
         Decision::Finish => Action::from(FinishAction::default()).into(),
         Decision::Reject => Action::from(RejectAction::default()).into(),
         Decision::Browse => Action::from(BrowseAction::default()).into(),
@@ -81,15 +92,25 @@ pub(super) fn step(decision: Decision) -> Result<Box<AgentStep>, LlmError> {
         Decision::Refused => return Err(failure(LlmErrorKind::BadRequest)),
         Decision::Delegate(_) => unreachable!("its step has metadata"),
     };
-    let risk_reason =
-        if matches!(decision, Decision::RunRisky) { "it deletes".into() } else { String::new() };
-    Ok(Box::new(AgentStep { call: call(), risk_reason, ..AgentStep::new(body) }))
+    let risk_reason = if matches!(decision, Decision::RunRisky) {
+        "it deletes".into()
+    } else {
+        String::new()
+    };
+    Ok(Box::new(AgentStep {
+        call: call(),
+        risk_reason,
+        ..AgentStep::new(body)
+    }))
 }
 
 /// A call to a model that costs [`PRICE`].
 pub(super) fn call() -> Option<ModelCall> {
     Some(ModelCall {
-        usage: TokenUsage { prompt_tokens: 1, ..Default::default() },
+        usage: TokenUsage {
+            prompt_tokens: 1,
+            ..Default::default()
+        },
         cost: Some(PRICE),
         latency: Duration::from_secs(1),
     })
@@ -101,16 +122,26 @@ pub(super) fn delegate_step(metadata: ToolCallMetadata, call: Option<ModelCall>)
         tool_call_metadata: Some(metadata),
         call,
         briefing: Some(system()),
-        ..AgentStep::new(Action::from(DelegateAction { agent: "helper".into(), ..Default::default() }))
+        ..AgentStep::new(Action::from(DelegateAction {
+            agent: "helper".into(),
+            ..Default::default()
+        }))
     }
 }
 
 pub(super) fn system() -> SystemAction {
-    SystemAction { content: "prompt".into(), ..Default::default() }
+    SystemAction {
+        content: "prompt".into(),
+        ..Default::default()
+    }
 }
 
 fn failure(kind: LlmErrorKind) -> LlmError {
-    LlmError { kind, detail: "no".into(), retry_after: None }
+    LlmError {
+        kind,
+        detail: "no".into(),
+        retry_after: None,
+    }
 }
 
 /// The first of the calls of a response that delegates `count` tasks. `id` is the response's id.
@@ -121,7 +152,8 @@ pub(super) fn delegate_tasks(id: &str, count: usize) -> AgentStep {
     let metadata = ToolCallMetadata {
         function_name: DELEGATE.into(),
         tool_call_id: format!("{id}-0"),
-        model_response: (&json!({"id": id, "choices": [{"message": {"tool_calls": calls}}]})).into(),
+        model_response: (&json!({"id": id, "choices": [{"message": {"tool_calls": calls}}]}))
+            .into(),
         total_calls_in_response: count as u64,
     };
     delegate_step(metadata, call())

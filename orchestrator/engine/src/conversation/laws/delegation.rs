@@ -8,14 +8,19 @@ use super::{Decision, Occurrence, World};
 use crate::conversation::{InputKind, NOT_PERFORMED, State, fork};
 use crate::testing::timestamp;
 use Occurrence::{
-    ActionDone, Confirm, Crash, Message, Pause, Reject, Resume, SandboxLost, SandboxReady, StepDone,
-    StepRefused, Stop,
+    ActionDone, Confirm, Crash, Message, Pause, Reject, Resume, SandboxLost, SandboxReady,
+    StepDone, StepRefused, Stop,
 };
 
 /// A world in which the agent has delegated this many tasks in one response.
 fn delegated(tasks: usize, confirmation: ConfirmationPolicy) -> World {
     let mut world = World::start(None, confirmation);
-    for occurrence in [SandboxReady, Message, StepDone(Decision::Delegate(tasks)), Resume(true)] {
+    for occurrence in [
+        SandboxReady,
+        Message,
+        StepDone(Decision::Delegate(tasks)),
+        Resume(true),
+    ] {
         world.apply(&occurrence);
     }
     while world.state.children.len() < tasks {
@@ -32,7 +37,10 @@ fn outcomes(world: &World) -> Vec<(EventId, String)> {
         EventBody::Observation(Observation {
             kind: ObservationKind::Delegate(DelegateObservation { outputs }),
             ..
-        }) => Some((event.cause.unwrap(), outputs["outcome"].as_str().unwrap().to_owned())),
+        }) => Some((
+            event.cause.unwrap(),
+            outputs["outcome"].as_str().unwrap().to_owned(),
+        )),
         _ => None,
     };
     world.log.iter().filter_map(outcome).collect()
@@ -45,7 +53,9 @@ fn children(world: &World) -> Vec<EventId> {
 #[test]
 fn delegated_task_returns_its_outcome_to_the_parent() {
     let mut world = delegated(1, ConfirmationPolicy::Never);
-    let [child] = children(&world)[..] else { panic!("one child") };
+    let [child] = children(&world)[..] else {
+        panic!("one child")
+    };
     assert!(world.state.is_stepping(Some(child)) && !world.state.is_stepping(None));
     world.apply(&StepDone(Decision::Run));
     assert_eq!(world.log.last().unwrap().delegation, Some(child));
@@ -53,7 +63,10 @@ fn delegated_task_returns_its_outcome_to_the_parent() {
     world.apply(&StepDone(Decision::Finish));
     assert_eq!(outcomes(&world), [(child, "finished".to_owned())]);
     let event = world.log.last().unwrap();
-    assert_eq!((event.delegation, event.tool_call_metadata.is_some()), (None, true));
+    assert_eq!(
+        (event.delegation, event.tool_call_metadata.is_some()),
+        (None, true)
+    );
     assert!(world.state.is_stepping(None), "the parent continues");
     assert_eq!(world.state.iterations, 3, "all steps count");
 }
@@ -69,7 +82,11 @@ fn parent_continues_after_every_kind_of_outcome() {
         let mut world = delegated(1, ConfirmationPolicy::Never);
         let child = children(&world)[0];
         world.apply(&StepDone(decision));
-        assert_eq!(outcomes(&world), [(child, outcome.to_owned())], "{decision:?}");
+        assert_eq!(
+            outcomes(&world),
+            [(child, outcome.to_owned())],
+            "{decision:?}"
+        );
         assert!(world.state.is_stepping(None), "{decision:?}");
     }
 }
@@ -93,7 +110,11 @@ fn limit_ends_the_task_before_the_conversation() {
 fn parent_continues_when_all_concurrent_tasks_are_done() {
     let mut world = delegated(3, ConfirmationPolicy::Never);
     let tasks = children(&world);
-    assert!(tasks.iter().all(|task| world.state.is_stepping(Some(*task))));
+    assert!(
+        tasks
+            .iter()
+            .all(|task| world.state.is_stepping(Some(*task)))
+    );
     world.finish_step(Some(tasks[1]), Decision::Finish);
     assert!(!world.state.is_stepping(None), "two tasks are open");
     world.finish_step(Some(tasks[0]), Decision::Run);
@@ -107,7 +128,10 @@ fn parent_continues_when_all_concurrent_tasks_are_done() {
     world.finish_step(Some(tasks[0]), Decision::Finish);
     assert!(world.state.is_stepping(None));
     assert_eq!(
-        outcomes(&world).iter().map(|(task, _)| *task).collect::<Vec<_>>(),
+        outcomes(&world)
+            .iter()
+            .map(|(task, _)| *task)
+            .collect::<Vec<_>>(),
         [tasks[1], tasks[2], tasks[0]]
     );
 }
@@ -135,9 +159,17 @@ fn tasks_survive_a_pause_and_a_crash() {
     assert!(!world.is_stepping());
     world.apply(&Crash);
     world.apply(&Resume(false));
-    assert!(children(&world).iter().all(|task| world.state.is_stepping(Some(*task))));
+    assert!(
+        children(&world)
+            .iter()
+            .all(|task| world.state.is_stepping(Some(*task)))
+    );
     world.apply(&Crash);
-    assert!(children(&world).iter().all(|task| world.state.is_stepping(Some(*task))));
+    assert!(
+        children(&world)
+            .iter()
+            .all(|task| world.state.is_stepping(Some(*task)))
+    );
     assert_eq!(outcomes(&world), []);
 }
 
@@ -146,13 +178,25 @@ fn other_agents_step_while_one_awaits_confirmation() {
     let mut world = delegated(2, ConfirmationPolicy::Always);
     let tasks = children(&world);
     world.finish_step(Some(tasks[0]), Decision::Run);
-    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+    assert_eq!(
+        world.state.agent_state,
+        AgentState::AwaitingUserConfirmation
+    );
     assert!(world.state.is_stepping(Some(tasks[1])));
     world.finish_step(Some(tasks[1]), Decision::Run);
-    assert_eq!(world.state.awaiting_confirmation().unwrap().0, Some(tasks[0]));
+    assert_eq!(
+        world.state.awaiting_confirmation().unwrap().0,
+        Some(tasks[0])
+    );
     world.apply(&Confirm);
-    assert_eq!(world.state.awaiting_confirmation().unwrap().0, Some(tasks[1]));
-    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+    assert_eq!(
+        world.state.awaiting_confirmation().unwrap().0,
+        Some(tasks[1])
+    );
+    assert_eq!(
+        world.state.agent_state,
+        AgentState::AwaitingUserConfirmation
+    );
     world.apply(&Reject("use rg"));
     assert_eq!(world.state.agent_state, AgentState::Running);
     assert!(world.state.is_stepping(Some(tasks[1])) && !world.state.is_stepping(Some(tasks[0])));
@@ -162,9 +206,14 @@ fn other_agents_step_while_one_awaits_confirmation() {
 fn pause_holds_other_agents_while_one_awaits_confirmation() {
     let mut world = delegated(2, ConfirmationPolicy::Always);
     let tasks = children(&world);
-    tasks.iter().for_each(|task| world.finish_step(Some(*task), Decision::Run));
+    tasks
+        .iter()
+        .for_each(|task| world.finish_step(Some(*task), Decision::Run));
     world.apply(&Confirm);
-    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+    assert_eq!(
+        world.state.agent_state,
+        AgentState::AwaitingUserConfirmation
+    );
     world.apply(&Pause);
     world.apply(&ActionDone);
     assert_eq!(world.state.agent_state, AgentState::Paused);
@@ -175,12 +224,26 @@ fn pause_holds_other_agents_while_one_awaits_confirmation() {
 fn confirmation_applies_only_to_the_named_action() {
     let mut world = delegated(2, ConfirmationPolicy::Always);
     let tasks = children(&world);
-    tasks.iter().for_each(|task| world.finish_step(Some(*task), Decision::Run));
+    tasks
+        .iter()
+        .for_each(|task| world.finish_step(Some(*task), Decision::Run));
     let action = world.state.awaiting_confirmation().unwrap().1.action;
-    world.apply_input(InputKind::UserConfirm { action: Some(action.next()), and_similar: false });
-    world.apply_input(InputKind::UserReject { action: Some(EventId(0)), reason: String::new() });
-    assert_eq!(world.state.awaiting_confirmation().unwrap().1.action, action);
-    world.apply_input(InputKind::UserConfirm { action: Some(action), and_similar: false });
+    world.apply_input(InputKind::UserConfirm {
+        action: Some(action.next()),
+        and_similar: false,
+    });
+    world.apply_input(InputKind::UserReject {
+        action: Some(EventId(0)),
+        reason: String::new(),
+    });
+    assert_eq!(
+        world.state.awaiting_confirmation().unwrap().1.action,
+        action
+    );
+    world.apply_input(InputKind::UserConfirm {
+        action: Some(action),
+        and_similar: false,
+    });
     assert_eq!(world.executing(), Some(action));
 }
 
@@ -210,9 +273,15 @@ fn agent_without_its_whole_briefing_does_not_start() {
 fn agents_continue_when_their_sandbox_is_lost() {
     let mut world = delegated(2, ConfirmationPolicy::Never);
     let tasks = children(&world);
-    tasks.iter().for_each(|task| world.finish_step(Some(*task), Decision::Run));
+    tasks
+        .iter()
+        .for_each(|task| world.finish_step(Some(*task), Decision::Run));
     world.apply(&SandboxLost);
-    assert!(tasks.iter().all(|task| world.state.is_stepping(Some(*task))));
+    assert!(
+        tasks
+            .iter()
+            .all(|task| world.state.is_stepping(Some(*task)))
+    );
 }
 
 #[test]
@@ -225,19 +294,32 @@ fn unconfirmed_action_of_a_failed_agent_is_not_performed() {
     world.finish_step(Some(grandchild), Decision::Run);
     let action = world.state.awaiting_confirmation().unwrap().1.action;
     world.apply(&StepRefused);
-    let outcome = world.log.iter().find(|event| event.cause == Some(action)).unwrap();
+    let outcome = world
+        .log
+        .iter()
+        .find(|event| event.cause == Some(action))
+        .unwrap();
     assert!(
         matches!(&outcome.body, EventBody::Observation(Observation { kind: ObservationKind::Error(error), .. })
             if error.error_id == NOT_PERFORMED)
     );
-    assert_eq!((children(&world), world.state.is_stepping(None)), (Vec::new(), true));
+    assert_eq!(
+        (children(&world), world.state.is_stepping(None)),
+        (Vec::new(), true)
+    );
 }
 
-/// The other calls of a response cost nothing. They are made even if other agents have reached the budget.
+/// The other calls of a response cost nothing. They are made even if other agents have reached the
+/// budget.
 #[test]
 fn calls_of_one_response_end_when_the_budget_is_reached() {
     let mut world = World::start(None, ConfirmationPolicy::Never);
-    for occurrence in [SandboxReady, Message, StepDone(Decision::Think), StepDone(Decision::Think)] {
+    for occurrence in [
+        SandboxReady,
+        Message,
+        StepDone(Decision::Think),
+        StepDone(Decision::Think),
+    ] {
         world.apply(&occurrence);
     }
     world.finish_step(None, Decision::Delegate(3));
@@ -249,8 +331,11 @@ fn calls_of_one_response_end_when_the_budget_is_reached() {
     for agent in [None, Some(child), None, Some(child)] {
         world.finish_step(agent, Decision::Think);
     }
-    let delegations =
-        world.log.iter().filter(|event| matches!(event.body, EventBody::Action(Action::Delegate(_)))).count();
+    let delegations = world
+        .log
+        .iter()
+        .filter(|event| matches!(event.body, EventBody::Action(Action::Delegate(_))))
+        .count();
     assert_eq!(delegations, 6);
 }
 
@@ -267,7 +352,10 @@ fn delegation_depth_and_concurrency_are_limited() {
     let mut world = delegated(8, ConfirmationPolicy::Never);
     let first = children(&world)[0];
     world.finish_step(Some(first), Decision::Delegate(1));
-    let delegations =
-        world.log.iter().filter(|event| matches!(event.body, EventBody::Action(Action::Delegate(_)))).count();
+    let delegations = world
+        .log
+        .iter()
+        .filter(|event| matches!(event.body, EventBody::Action(Action::Delegate(_))))
+        .count();
     assert_eq!((delegations, world.state.children.len()), (9, 8));
 }

@@ -1,5 +1,6 @@
-//! Laws of [`transition`](super::transition()), tested on random histories: messages, stops, late and duplicate results,
-//! lost sandboxes, set-ups of workspaces, delegated tasks, and crashes between any two inputs.
+//! Laws of [`transition`](super::transition()), tested on random histories: messages, stops, late
+//! and duplicate results, lost sandboxes, set-ups of workspaces, delegated tasks, and crashes
+//! between any two inputs.
 
 mod decision;
 mod delegation;
@@ -11,7 +12,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use protocol::record::WorkspaceSetup;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
-use protocol::{Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, Timestamp};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, Timestamp,
+};
 
 use super::transition::step::LONG_HISTORY_STEPS;
 use super::{Effect, Input, InputKind, SetupStep, State, fork, is_replacement_notice, transition};
@@ -80,18 +83,26 @@ fn setup() -> impl Strategy<Value = Option<WorkspaceSetup>> {
 fn confirmation() -> impl Strategy<Value = ConfirmationPolicy> {
     prop_oneof![
         Just(ConfirmationPolicy::Never),
-        Just(ConfirmationPolicy::Risky { from: SecurityRisk::Medium }),
+        Just(ConfirmationPolicy::Risky {
+            from: SecurityRisk::Medium
+        }),
         Just(ConfirmationPolicy::Always),
     ]
 }
 
 fn repository() -> WorkspaceSetup {
-    WorkspaceSetup::Repository { url: "/origin".into(), branch: None }
+    WorkspaceSetup::Repository {
+        url: "/origin".into(),
+        branch: None,
+    }
 }
 
 fn many() -> ProptestConfig {
     let config = ProptestConfig::default();
-    ProptestConfig { cases: config.cases.max(1000), ..config }
+    ProptestConfig {
+        cases: config.cases.max(1000),
+        ..config
+    }
 }
 
 proptest! {
@@ -138,14 +149,16 @@ proptest! {
 /// A world with a repository to clone after these occurrences, and the next step of its set-up.
 fn after(occurrences: &[Occurrence]) -> (World, Option<SetupStep>) {
     let mut world = World::start(Some(repository()), ConfirmationPolicy::Never);
-    occurrences.iter().for_each(|occurrence| world.apply(occurrence));
+    occurrences
+        .iter()
+        .for_each(|occurrence| world.apply(occurrence));
     let step = world.state.setup_step();
     (world, step)
 }
 
 use Occurrence::{
-    ActionDone, ActionFailed, Crash, Message, Pause, Resume, SandboxFailed, SandboxLost, SandboxReady,
-    StepDone, Stop,
+    ActionDone, ActionFailed, Crash, Message, Pause, Resume, SandboxFailed, SandboxLost,
+    SandboxReady, StepDone, Stop,
 };
 
 #[test]
@@ -159,18 +172,25 @@ fn workspace_is_set_up_before_the_agent_steps() {
     assert_eq!(world.state.setup_step(), Some(SetupStep::InstallHook));
     assert_eq!(world.state.agent_state, AgentState::Loading);
     world.apply(&ActionDone);
-    assert_eq!((world.state.setup_step(), world.state.agent_state), (None, AgentState::Running));
+    assert_eq!(
+        (world.state.setup_step(), world.state.agent_state),
+        (None, AgentState::Running)
+    );
     assert!(world.is_stepping());
 }
 
 #[test]
 fn failed_clone_is_retried_on_resume() {
     let (mut world, step) = after(&[Message, SandboxReady, ActionFailed]);
-    assert_eq!((step, world.state.agent_state), (Some(SetupStep::Clone), AgentState::Error));
+    assert_eq!(
+        (step, world.state.agent_state),
+        (Some(SetupStep::Clone), AgentState::Error)
+    );
     let reason = match &world.log.last().unwrap().body {
-        EventBody::Observation(Observation { kind: ObservationKind::AgentStateChanged(changed), .. }) => {
-            &changed.reason
-        }
+        EventBody::Observation(Observation {
+            kind: ObservationKind::AgentStateChanged(changed),
+            ..
+        }) => &changed.reason,
         other => panic!("{other:?}"),
     };
     assert_eq!(reason, "Cloning /origin failed with exit code 1: out");
@@ -189,11 +209,18 @@ fn setup_continues_with_the_same_step_after_crash_or_stop() {
     for occurrence in [Message, SandboxReady, Stop] {
         world.apply(&occurrence);
     }
-    assert_eq!((world.executing(), world.state.agent_state), (action, AgentState::Stopped));
+    assert_eq!(
+        (world.executing(), world.state.agent_state),
+        (action, AgentState::Stopped)
+    );
     world.apply(&ActionFailed);
     world.apply(&Message);
     assert!(world.executing() != action && world.executing().is_some());
-    assert_eq!(world.state.setup_step(), Some(SetupStep::RunScript), "a stopped step is repeated");
+    assert_eq!(
+        world.state.setup_step(),
+        Some(SetupStep::RunScript),
+        "a stopped step is repeated"
+    );
 }
 
 #[test]
@@ -205,9 +232,16 @@ fn setup_repeats_a_step_stopped_before_a_message() {
         for occurrence in [Stop, Message, Crash, SandboxFailed, Message, SandboxReady] {
             world.apply(&occurrence);
         }
-        assert_eq!(world.executing(), action, "the action is attached to and cancelled");
+        assert_eq!(
+            world.executing(),
+            action,
+            "the action is attached to and cancelled"
+        );
         world.apply(&ActionFailed);
-        assert_eq!((world.state.setup_step(), world.state.agent_state), (step, AgentState::Loading));
+        assert_eq!(
+            (world.state.setup_step(), world.state.agent_state),
+            (step, AgentState::Loading)
+        );
         assert!(world.executing().is_some_and(|again| Some(again) != action));
     }
 }
@@ -223,7 +257,10 @@ fn agent_does_not_step_without_its_sandbox() {
     world.apply(&StepDone(Decision::Run));
     assert_eq!(world.log.len(), before, "no step is in flight");
     world.apply(&SandboxFailed);
-    assert_eq!((world.state.agent_state, world.is_stepping()), (AgentState::Error, false));
+    assert_eq!(
+        (world.state.agent_state, world.is_stepping()),
+        (AgentState::Error, false)
+    );
     for occurrence in [Message, SandboxReady, StepDone(Decision::Run)] {
         world.apply(&occurrence);
     }
@@ -237,7 +274,10 @@ fn new_sandbox_is_set_up_again() {
     assert_eq!(step, None);
     world.apply(&StepDone(Decision::Run));
     world.apply(&SandboxLost);
-    assert_eq!((world.state.agent_state, world.is_stepping()), (AgentState::Loading, false));
+    assert_eq!(
+        (world.state.agent_state, world.is_stepping()),
+        (AgentState::Loading, false)
+    );
     world.apply(&SandboxReady);
     assert_eq!(world.state.setup_step(), Some(SetupStep::Clone));
 }
@@ -253,44 +293,93 @@ fn setup_continues_without_reattaching_when_resumed() {
 
 /// Agents that were notified of a replaced sandbox, in order.
 fn replacement_notices(world: &World) -> Vec<Option<EventId>> {
-    world.log.iter().filter(|event| is_replacement_notice(event)).map(|event| event.delegation).collect()
+    world
+        .log
+        .iter()
+        .filter(|event| is_replacement_notice(event))
+        .map(|event| event.delegation)
+        .collect()
 }
 
 #[test]
 fn agent_is_notified_once_of_a_replaced_sandbox() {
     let (mut world, _) = after(&[Message, SandboxReady, SandboxLost, SandboxReady]);
-    assert_eq!(replacement_notices(&world), [], "it has used no sandbox before");
-    for occurrence in [ActionDone, ActionDone, ActionDone, StepDone(Decision::Run), ActionDone, Stop] {
+    assert_eq!(
+        replacement_notices(&world),
+        [],
+        "it has used no sandbox before"
+    );
+    for occurrence in [
+        ActionDone,
+        ActionDone,
+        ActionDone,
+        StepDone(Decision::Run),
+        ActionDone,
+        Stop,
+    ] {
         world.apply(&occurrence);
     }
     // The same sandbox.
     for occurrence in [Crash, Resume(false), SandboxReady] {
         world.apply(&occurrence);
     }
-    assert_eq!((replacement_notices(&world), world.is_stepping()), (Vec::new(), true));
+    assert_eq!(
+        (replacement_notices(&world), world.is_stepping()),
+        (Vec::new(), true)
+    );
     world.apply(&Stop);
     world.remove_sandbox();
     for occurrence in [Crash, Message, SandboxReady] {
         world.apply(&occurrence);
     }
     assert_eq!(replacement_notices(&world), [None]);
-    let notice = world.log.iter().find(|event| is_replacement_notice(event)).map(|event| event.id);
-    assert!(notice < world.state.last_user_message, "the agent answers the message");
+    let notice = world
+        .log
+        .iter()
+        .find(|event| is_replacement_notice(event))
+        .map(|event| event.id);
+    assert!(
+        notice < world.state.last_user_message,
+        "the agent answers the message"
+    );
     let view = View::from_events(world.log.iter().cloned().map(Arc::new).collect());
     let messages = view.messages();
-    let notices = messages.iter().filter(|message| format!("{message:?}").contains("replaced by a new one"));
+    let notices = messages
+        .iter()
+        .filter(|message| format!("{message:?}").contains("replaced by a new one"));
     assert_eq!(notices.count(), 1);
-    for occurrence in [ActionDone, ActionDone, ActionDone, StepDone(Decision::Run), Crash, SandboxReady] {
+    for occurrence in [
+        ActionDone,
+        ActionDone,
+        ActionDone,
+        StepDone(Decision::Run),
+        Crash,
+        SandboxReady,
+    ] {
         world.apply(&occurrence);
     }
-    assert_eq!(replacement_notices(&world), [None], "the notice is not repeated");
+    assert_eq!(
+        replacement_notices(&world),
+        [None],
+        "the notice is not repeated"
+    );
 }
 
 #[test]
 fn setup_fails_when_its_sandbox_is_lost_repeatedly() {
     let (mut world, _) = after(&[Message, SandboxReady, SandboxLost]);
-    assert_eq!(world.state.agent_state, AgentState::Loading, "a single loss is no failure");
-    for occurrence in [SandboxReady, ActionDone, SandboxLost, SandboxReady, SandboxLost] {
+    assert_eq!(
+        world.state.agent_state,
+        AgentState::Loading,
+        "a single loss is no failure"
+    );
+    for occurrence in [
+        SandboxReady,
+        ActionDone,
+        SandboxLost,
+        SandboxReady,
+        SandboxLost,
+    ] {
         world.apply(&occurrence);
     }
     assert_eq!(world.state.agent_state, AgentState::Error);
@@ -300,17 +389,29 @@ fn setup_fails_when_its_sandbox_is_lost_repeatedly() {
 fn setup_waits_for_the_tool_call_in_flight() {
     let ready = [Message, SandboxReady, ActionDone, ActionDone, ActionDone];
     let (mut world, _) = after(&ready);
-    for occurrence in [StepDone(Decision::CallTool), SandboxLost, Stop, Message, ActionDone, SandboxReady] {
+    for occurrence in [
+        StepDone(Decision::CallTool),
+        SandboxLost,
+        Stop,
+        Message,
+        ActionDone,
+        SandboxReady,
+    ] {
         world.apply(&occurrence);
     }
-    assert_eq!((world.state.agent_state, world.executing().is_some()), (AgentState::Loading, true));
+    assert_eq!(
+        (world.state.agent_state, world.executing().is_some()),
+        (AgentState::Loading, true)
+    );
 }
 
 #[test]
 fn agent_resumes_before_the_loop_it_was_stopped_in() {
     for held in [None, Some(Stop)] {
         let mut world = World::start(None, ConfirmationPolicy::Never);
-        [SandboxReady, Message].iter().for_each(|occurrence| world.apply(occurrence));
+        [SandboxReady, Message]
+            .iter()
+            .for_each(|occurrence| world.apply(occurrence));
         for _ in 0..4 {
             world.apply(&StepDone(Decision::Run));
             world.apply(&ActionDone);
@@ -319,7 +420,8 @@ fn agent_resumes_before_the_loop_it_was_stopped_in() {
         held.iter().for_each(|occurrence| world.apply(occurrence));
         world.apply(&Resume(true));
         assert!(world.is_stepping(), "after {held:?}");
-        let forgets = |event: &Event| matches!(&event.body, EventBody::Action(Action::Condensation(_)));
+        let forgets =
+            |event: &Event| matches!(&event.body, EventBody::Action(Action::Condensation(_)));
         assert_eq!(world.log.iter().filter(|event| forgets(event)).count(), 1);
     }
 }
@@ -331,7 +433,13 @@ fn setup_step_keeps_its_deadline_after_a_crash() {
     let mut state = State::fold(&world.log);
     let mut effects = Vec::new();
     for kind in [InputKind::Recovered, InputKind::SandboxReady(world.lease())] {
-        (state, effects) = transition(state, Input { at: later.clone(), kind });
+        (state, effects) = transition(
+            state,
+            Input {
+                at: later.clone(),
+                kind,
+            },
+        );
     }
     let time_left = effects.iter().find_map(|effect| match effect {
         Effect::Execute { time_left, .. } => *time_left,
@@ -343,17 +451,35 @@ fn setup_step_keeps_its_deadline_after_a_crash() {
 /// A world in which the first step of the agent is in flight.
 fn stepping(history_truncation_disabled: bool) -> World {
     let mut world = World::start(None, ConfirmationPolicy::Never);
-    world.state.started.as_mut().unwrap().history_truncation_disabled = history_truncation_disabled;
-    [Message, SandboxReady].iter().for_each(|occurrence| world.apply(occurrence));
+    world
+        .state
+        .started
+        .as_mut()
+        .unwrap()
+        .history_truncation_disabled = history_truncation_disabled;
+    [Message, SandboxReady]
+        .iter()
+        .for_each(|occurrence| world.apply(occurrence));
     assert!(world.is_stepping());
     world
 }
 
 #[test]
 fn approval_of_similar_actions_survives_a_crash() {
-    let mut world = World::start(None, ConfirmationPolicy::Risky { from: SecurityRisk::High });
+    let mut world = World::start(
+        None,
+        ConfirmationPolicy::Risky {
+            from: SecurityRisk::High,
+        },
+    );
     let risky = StepDone(Decision::RunRisky);
-    for occurrence in [SandboxReady, Message, risky.clone(), Occurrence::Approve, ActionDone] {
+    for occurrence in [
+        SandboxReady,
+        Message,
+        risky.clone(),
+        Occurrence::Approve,
+        ActionDone,
+    ] {
         world.apply(&occurrence);
     }
     assert_eq!(world.state.approvals.len(), 1);
@@ -361,12 +487,18 @@ fn approval_of_similar_actions_survives_a_crash() {
         world.apply(&occurrence);
     }
     assert_eq!(world.state.agent_state, AgentState::Running);
-    assert!(world.executing().is_some(), "a similar command requires no confirmation");
+    assert!(
+        world.executing().is_some(),
+        "a similar command requires no confirmation"
+    );
     // An action that is not similar requires confirmation.
     for occurrence in [ActionDone, StepDone(Decision::CallTool)] {
         world.apply(&occurrence);
     }
-    assert_eq!(world.state.agent_state, AgentState::AwaitingUserConfirmation);
+    assert_eq!(
+        world.state.agent_state,
+        AgentState::AwaitingUserConfirmation
+    );
 }
 
 #[test]
@@ -392,7 +524,9 @@ fn overflowing_history_is_condensed_while_that_helps() {
         assert!(world.is_stepping());
     }
     world.apply(&StepDone(Decision::Overflow));
-    [Crash, SandboxReady].iter().for_each(|occurrence| world.apply(occurrence));
+    [Crash, SandboxReady]
+        .iter()
+        .for_each(|occurrence| world.apply(occurrence));
     assert!(world.is_stepping());
     // The requested condensation has not arrived.
     world.apply(&StepDone(Decision::Overflow));
@@ -432,7 +566,13 @@ fn condensation_costs_money_and_is_no_step() {
     let mut world = stepping(false);
     let before = world.state.metrics.accumulated_cost;
     world.apply(&StepDone(Decision::Condense));
-    assert_eq!((world.state.metrics.accumulated_cost - before, world.state.iterations), (0.5, 0));
+    assert_eq!(
+        (
+            world.state.metrics.accumulated_cost - before,
+            world.state.iterations
+        ),
+        (0.5, 0)
+    );
     world.apply(&StepDone(Decision::Run));
     assert_eq!(world.state.iterations, 1);
 }

@@ -1,4 +1,5 @@
-//! Model of a conversation's task: it applies inputs, performs the effects and keeps the log and the work in flight.
+//! Model of a conversation's task: it applies inputs, performs the effects and keeps the log and
+//! the work in flight.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use super::decision::{Decision, PRICE, call, delegate_step, delegate_tasks, step
 use crate::agent::AgentStep;
 use crate::conversation::terminal::interrupted;
 use crate::conversation::{
-    AgentId, ConversationStart, Effect, Input, InputKind, ModelCallId, Notice, ResumeOptions, State,
-    transition,
+    AgentId, ConversationStart, Effect, Input, InputKind, ModelCallId, Notice, ResumeOptions,
+    State, transition,
 };
 use crate::draft_editor::DraftResult;
 use crate::llm::LlmError;
@@ -27,7 +28,8 @@ const BUDGET: f64 = 2.5;
 /// Maximum number of cost estimates in a row. More than the pairs of nine agents.
 const MAX_ESTIMATES: usize = 100;
 
-/// What happens next in a world. An occurrence that needs work in flight has no effect if there is none.
+/// What happens next in a world. An occurrence that needs work in flight has no effect if there is
+/// none.
 #[derive(Debug, Clone)]
 pub(in crate::conversation) enum Occurrence {
     Message,
@@ -115,16 +117,33 @@ impl World {
 
     /// A world without work in flight, whose log was forked from that of another world.
     pub(super) fn with_log(log: Vec<Event>) -> Self {
-        Self { state: State::fold(&log), log, ..Self::default() }
+        Self {
+            state: State::fold(&log),
+            log,
+            ..Self::default()
+        }
     }
 
     pub(super) fn apply_input(&mut self, kind: InputKind) {
         self.input_count += 1;
         let is_estimate = matches!(kind, InputKind::CostEstimated { .. });
-        self.estimate_count = if is_estimate { self.estimate_count + 1 } else { 0 };
-        assert!(self.estimate_count <= MAX_ESTIMATES, "cost estimates in a row are limited");
+        self.estimate_count = if is_estimate {
+            self.estimate_count + 1
+        } else {
+            0
+        };
+        assert!(
+            self.estimate_count <= MAX_ESTIMATES,
+            "cost estimates in a row are limited"
+        );
         let before = self.state.clone();
-        let (state, effects) = transition(std::mem::take(&mut self.state), Input { at: timestamp(), kind });
+        let (state, effects) = transition(
+            std::mem::take(&mut self.state),
+            Input {
+                at: timestamp(),
+                kind,
+            },
+        );
         for (index, effect) in effects.iter().enumerate() {
             assert_eq!(
                 matches!(effect, Effect::Append(_)),
@@ -132,7 +151,10 @@ impl World {
                 "append comes first, once"
             );
         }
-        let (cost, budget) = (before.metrics.accumulated_cost, before.max_budget.unwrap_or(f64::MAX));
+        let (cost, budget) = (
+            before.metrics.accumulated_cost,
+            before.max_budget.unwrap_or(f64::MAX),
+        );
         let is_paid_for = state.metrics.accumulated_cost == cost || cost < budget;
         assert!(is_paid_for, "at most one call exceeds the budget");
         self.state = state;
@@ -140,7 +162,10 @@ impl World {
             self.perform(effect);
         }
         while let Some(call) = self.cost_requests.pop() {
-            self.apply_input(InputKind::CostEstimated { call, max_cost: self.max_cost(call) });
+            self.apply_input(InputKind::CostEstimated {
+                call,
+                max_cost: self.max_cost(call),
+            });
         }
         self.check();
     }
@@ -155,27 +180,53 @@ impl World {
             }
             Effect::Step { agent, seen } => {
                 assert_eq!(seen, self.state.next_id);
-                assert_eq!(self.state.setup_step(), None, "no agent steps before the set-up");
-                assert_eq!(self.stepping.insert(agent, seen), None, "an agent takes one step at a time");
-                assert!(self.sandbox == Sandbox::Connected, "no agent steps without its sandbox");
+                assert_eq!(
+                    self.state.setup_step(),
+                    None,
+                    "no agent steps before the set-up"
+                );
+                assert_eq!(
+                    self.stepping.insert(agent, seen),
+                    None,
+                    "an agent takes one step at a time"
+                );
+                assert!(
+                    self.sandbox == Sandbox::Connected,
+                    "no agent steps without its sandbox"
+                );
             }
             Effect::AbandonStep { agent } => {
-                assert!(self.stepping.remove(&agent).is_some(), "only a step in flight is abandoned");
+                assert!(
+                    self.stepping.remove(&agent).is_some(),
+                    "only a step in flight is abandoned"
+                );
             }
             Effect::Create => {
-                assert!(self.sandbox == Sandbox::Absent && self.state.lease.is_none(), "no second sandbox");
+                assert!(
+                    self.sandbox == Sandbox::Absent && self.state.lease.is_none(),
+                    "no second sandbox"
+                );
                 self.sandbox = Sandbox::Connecting(None);
             }
             Effect::Attach(lease) => {
-                assert!(self.sandbox == Sandbox::Absent, "a sandbox is attached to once");
+                assert!(
+                    self.sandbox == Sandbox::Absent,
+                    "a sandbox is attached to once"
+                );
                 self.sandbox = Sandbox::Connecting(Some(lease));
             }
             Effect::Execute { action, .. } => {
-                assert!(self.sandbox == Sandbox::Connected, "no action is performed without a sandbox");
+                assert!(
+                    self.sandbox == Sandbox::Connected,
+                    "no action is performed without a sandbox"
+                );
                 self.start_action(action, true);
             }
             Effect::WriteDraft { action, .. } => {
-                assert!(self.sandbox == Sandbox::Connected, "no draft is written out without a sandbox");
+                assert!(
+                    self.sandbox == Sandbox::Connected,
+                    "no draft is written out without a sandbox"
+                );
                 assert_ne!(
                     self.state.agent_state,
                     AgentState::Stopped,
@@ -193,10 +244,16 @@ impl World {
                 self.is_finding_title = true;
             }
             Effect::AbandonTitle => {
-                assert!(std::mem::take(&mut self.is_finding_title), "only a search in flight is abandoned");
+                assert!(
+                    std::mem::take(&mut self.is_finding_title),
+                    "only a search in flight is abandoned"
+                );
             }
             Effect::Cancel { action } => {
-                assert!(self.executing.contains_key(&action), "only actions in flight are cancelled");
+                assert!(
+                    self.executing.contains_key(&action),
+                    "only actions in flight are cancelled"
+                );
                 self.cancelled.insert(action);
                 if self.state.find_pending(action).is_none() {
                     self.executing.remove(&action);
@@ -208,7 +265,11 @@ impl World {
     fn start_action(&mut self, action: EventId, is_for_sandbox: bool) {
         self.check_confirmed(action);
         self.cancelled.remove(&action);
-        assert_eq!(self.executing.insert(action, is_for_sandbox), None, "an action is started once");
+        assert_eq!(
+            self.executing.insert(action, is_for_sandbox),
+            None,
+            "an action is started once"
+        );
     }
 
     /// Whether any agent takes a step.
@@ -221,7 +282,8 @@ impl World {
         self.state.schedule.actions.keys().next().copied()
     }
 
-    /// Removes one of the steps in flight. Returns its agent and the first event that the agent does not see.
+    /// Removes one of the steps in flight. Returns its agent and the first event that the agent
+    /// does not see.
     fn remove_step(&mut self) -> Option<(AgentId, EventId)> {
         let agents: Vec<_> = self.stepping.keys().collect();
         let agent = **agents.get(self.input_count.checked_rem(agents.len())?)?;
@@ -247,22 +309,37 @@ impl World {
                 }));
             }
             Occurrence::Confirm => {
-                self.apply_input(InputKind::UserConfirm { action: None, and_similar: false });
+                self.apply_input(InputKind::UserConfirm {
+                    action: None,
+                    and_similar: false,
+                });
             }
             Occurrence::Approve => {
-                self.apply_input(InputKind::UserConfirm { action: None, and_similar: true });
+                self.apply_input(InputKind::UserConfirm {
+                    action: None,
+                    and_similar: true,
+                });
             }
             Occurrence::TitleRequested => {
-                self.apply_input(InputKind::TitleRequested { message: "do it".into(), max_cost: PRICE });
+                self.apply_input(InputKind::TitleRequested {
+                    message: "do it".into(),
+                    max_cost: PRICE,
+                });
             }
             Occurrence::TitleFound => {
                 if std::mem::take(&mut self.is_finding_title) {
-                    self.apply_input(InputKind::TitleFound { title: "work".into(), call: call() });
+                    self.apply_input(InputKind::TitleFound {
+                        title: "work".into(),
+                        call: call(),
+                    });
                 }
             }
             Occurrence::UserTitle => self.apply_input(InputKind::UserTitle("mine".into())),
             Occurrence::Reject(reason) => {
-                self.apply_input(InputKind::UserReject { action: None, reason: (*reason).to_owned() });
+                self.apply_input(InputKind::UserReject {
+                    action: None,
+                    reason: (*reason).to_owned(),
+                });
             }
             Occurrence::StepDeferred => {
                 if let Some((agent, _)) = self.remove_step() {
@@ -280,8 +357,15 @@ impl World {
                         ),
                         (EventSource::Agent, recalled.into(), true),
                     ];
-                    let notices = notices.map(|(source, body, is_result)| Notice { source, body, is_result });
-                    self.apply_input(InputKind::StepDeferred { agent, notices: notices.into() });
+                    let notices = notices.map(|(source, body, is_result)| Notice {
+                        source,
+                        body,
+                        is_result,
+                    });
+                    self.apply_input(InputKind::StepDeferred {
+                        agent,
+                        notices: notices.into(),
+                    });
                 }
             }
             Occurrence::StepRefused => {
@@ -293,11 +377,19 @@ impl World {
                 }
             }
             Occurrence::CallRetried(is_rate_limited) => {
-                let retry =
-                    ModelRetried { attempt: 2, attempts: 3, after: 1.0, reason: "too many calls".into() };
+                let retry = ModelRetried {
+                    attempt: 2,
+                    attempts: 3,
+                    after: 1.0,
+                    reason: "too many calls".into(),
+                };
                 let is_rate_limited = *is_rate_limited;
                 let agent = self.stepping.keys().next().copied().flatten();
-                self.apply_input(InputKind::CallRetried { agent, retry, is_rate_limited });
+                self.apply_input(InputKind::CallRetried {
+                    agent,
+                    retry,
+                    is_rate_limited,
+                });
             }
             Occurrence::StepDone(decision) => {
                 if let Some((agent, seen)) = self.remove_step() {
@@ -309,13 +401,19 @@ impl World {
                 for agent in [None, Some(EventId(1))] {
                     if !self.state.is_stepping(agent) {
                         let result = step(Decision::Run);
-                        self.apply_input(InputKind::StepDone { agent, seen: EventId(0), result });
+                        self.apply_input(InputKind::StepDone {
+                            agent,
+                            seen: EventId(0),
+                            result,
+                        });
                     }
                 }
             }
             Occurrence::ActionDone => self.complete_action(ran(0)),
             Occurrence::ActionFailed => self.complete_action(ran(1)),
-            Occurrence::ActionInterrupted => self.complete_action(interrupted("its result cannot be read")),
+            Occurrence::ActionInterrupted => {
+                self.complete_action(interrupted("its result cannot be read"))
+            }
             Occurrence::DuplicateActionDone => {
                 if let Some(action) = self.last_completed {
                     self.apply_input(action_done(action, ran(0)));
@@ -337,14 +435,19 @@ impl World {
             Occurrence::SandboxFailed => {
                 if let Sandbox::Connecting(_) = self.sandbox {
                     self.lose_sandbox();
-                    self.apply_input(InputKind::SandboxFailed { reason: "no engine".into() });
+                    self.apply_input(InputKind::SandboxFailed {
+                        reason: "no engine".into(),
+                    });
                 }
             }
             Occurrence::SandboxLost => {
-                if self.sandbox == Sandbox::Connected || matches!(self.sandbox, Sandbox::Connecting(Some(_)))
+                if self.sandbox == Sandbox::Connected
+                    || matches!(self.sandbox, Sandbox::Connecting(Some(_)))
                 {
                     self.lose_sandbox();
-                    self.apply_input(InputKind::SandboxLost { detail: "power cut".into() });
+                    self.apply_input(InputKind::SandboxLost {
+                        detail: "power cut".into(),
+                    });
                 }
             }
             Occurrence::Crash => self.crash(),
@@ -378,11 +481,18 @@ impl World {
 
     /// The pending drafts of edits.
     pub(super) fn drafts(&self) -> impl Iterator<Item = EventId> {
-        self.state.pending().filter(|(_, pending)| pending.is_draft()).map(|(_, pending)| pending.action)
+        self.state
+            .pending()
+            .filter(|(_, pending)| pending.is_draft())
+            .map(|(_, pending)| pending.action)
     }
 
     fn crash(&mut self) {
-        assert_eq!(State::fold(&self.log), self.state.without_schedule(), "the state is the fold of the log");
+        assert_eq!(
+            State::fold(&self.log),
+            self.state.without_schedule(),
+            "the state is the fold of the log"
+        );
         self.state = self.state.without_schedule();
         self.stepping.clear();
         self.executing.clear();
@@ -408,7 +518,11 @@ impl World {
 
     fn report_step(&mut self, agent: AgentId, seen: EventId, decision: Decision) {
         let result = self.decide(agent, decision);
-        self.apply_input(InputKind::StepDone { agent, seen, result });
+        self.apply_input(InputKind::StepDone {
+            agent,
+            seen,
+            result,
+        });
     }
 
     fn view(&self, agent: AgentId) -> View {
@@ -425,13 +539,17 @@ impl World {
         }
     }
 
-    /// The result of an agent's step. The calls of one response are made one after another, before any other decision.
+    /// The result of an agent's step. The calls of one response are made one after another, before
+    /// any other decision.
     fn decide(&self, agent: AgentId, decision: Decision) -> Result<Box<AgentStep>, LlmError> {
         if let Some((_, metadata)) = self.view(agent).pending_call() {
             return Ok(Box::new(delegate_step(metadata, None)));
         }
         match decision {
-            Decision::Delegate(count) => Ok(Box::new(delegate_tasks(&format!("r{}", self.log.len()), count))),
+            Decision::Delegate(count) => Ok(Box::new(delegate_tasks(
+                &format!("r{}", self.log.len()),
+                count,
+            ))),
             decision => step(decision),
         }
     }
@@ -458,8 +576,17 @@ impl World {
 }
 
 fn ran(exit_code: i64) -> Observation {
-    let metadata = CommandMetadata { exit_code, ..Default::default() };
-    Observation::new("out", RunObservation { metadata, ..Default::default() })
+    let metadata = CommandMetadata {
+        exit_code,
+        ..Default::default()
+    };
+    Observation::new(
+        "out",
+        RunObservation {
+            metadata,
+            ..Default::default()
+        },
+    )
 }
 
 /// The result of a draft: an edit, or none.
@@ -468,9 +595,15 @@ fn draft_done(action: EventId, is_written: bool) -> InputKind {
         true => Ok(Box::new(EditAction::new("/a", EditCommand::Create))),
         false => Err("it has no block".to_owned()),
     };
-    InputKind::DraftDone { action, result: DraftResult { call: call(), edit } }
+    InputKind::DraftDone {
+        action,
+        result: DraftResult { call: call(), edit },
+    }
 }
 
 fn action_done(action: EventId, observation: Observation) -> InputKind {
-    InputKind::ActionDone { action, observation: Box::new(observation) }
+    InputKind::ActionDone {
+        action,
+        observation: Box::new(observation),
+    }
 }

@@ -12,7 +12,8 @@ use super::run::AgentRun;
 /// Id of an agent: the action that delegated its task. `None` for the conversation's own agent.
 pub type AgentId = Option<EventId>;
 
-/// An agent that performs a delegated task. It ends with exactly one observation, the terminal event of that action.
+/// An agent that performs a delegated task. It ends with exactly one observation, the terminal
+/// event of that action.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildAgent {
     /// The agent that delegated the task and waits for its outcome.
@@ -34,12 +35,19 @@ pub struct ChildAgent {
 }
 
 impl ChildAgent {
-    /// Creates the agent of a delegated task. Its shell is one that no other agent uses now; an agent that has ended may
-    /// have used it before.
-    pub(super) fn new(event: &Event, action: &DelegateAction, others: &BTreeMap<EventId, Self>) -> Self {
+    /// Creates the agent of a delegated task. Its shell is one that no other agent uses now; an
+    /// agent that has ended may have used it before.
+    pub(super) fn new(
+        event: &Event,
+        action: &DelegateAction,
+        others: &BTreeMap<EventId, Self>,
+    ) -> Self {
         let parent = event.delegation;
-        let parent_depth = parent.and_then(|parent| others.get(&parent)).map_or(0, |parent| parent.depth);
-        let is_free = |session: &SessionName| others.values().all(|other| other.run.session != *session);
+        let parent_depth = parent
+            .and_then(|parent| others.get(&parent))
+            .map_or(0, |parent| parent.depth);
+        let is_free =
+            |session: &SessionName| others.values().all(|other| other.run.session != *session);
         let mut sessions =
             (1_u64..).map_while(|number| SessionName::try_from(format!("agent-{number}")).ok());
         let session = sessions.find(is_free).unwrap_or_default();
@@ -47,7 +55,10 @@ impl ChildAgent {
             parent,
             depth: parent_depth + 1,
             agent: action.agent.clone(),
-            run: AgentRun { session, ..AgentRun::default() },
+            run: AgentRun {
+                session,
+                ..AgentRun::default()
+            },
             iterations: 0,
             metrics: Metrics::default(),
             tool_call_metadata: event.tool_call_metadata.clone(),

@@ -13,7 +13,8 @@ use protocol::record::{ApprovalGranted, ConversationStarted, Limit, SandboxLease
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{
-    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+    Record,
 };
 
 use super::setup::{self, Repository, SetupStep, SetupStepResult};
@@ -91,8 +92,10 @@ impl State {
         }
         if let Some(metrics) = &event.llm_metrics {
             // Condensations and titles have a cost, but are no steps.
-            let is_step =
-                !matches!(event.body, EventBody::Action(Action::Condensation(_)) | EventBody::Record(_));
+            let is_step = !matches!(
+                event.body,
+                EventBody::Action(Action::Condensation(_)) | EventBody::Record(_)
+            );
             self.iterations += u32::from(is_step);
             self.metrics = metrics.totals();
             if let Some(child) = event.delegation.and_then(|id| self.children.get_mut(&id)) {
@@ -138,13 +141,17 @@ impl State {
 
     /// All agents that have not ended, the conversation's own last.
     pub fn agents(&self) -> impl Iterator<Item = (AgentId, &AgentRun)> {
-        let children = self.children.iter().map(|(id, child)| (Some(*id), &child.run));
+        let children = self
+            .children
+            .iter()
+            .map(|(id, child)| (Some(*id), &child.run));
         children.chain([(None, &self.own)])
     }
 
     /// All actions without a terminal event, each with its agent.
     pub fn pending(&self) -> impl Iterator<Item = (AgentId, &PendingAction)> {
-        self.agents().filter_map(|(agent, run)| Some((agent, run.pending.as_ref()?)))
+        self.agents()
+            .filter_map(|(agent, run)| Some((agent, run.pending.as_ref()?)))
     }
 
     /// The pending action of an agent.
@@ -171,23 +178,33 @@ impl State {
 
     /// Agents that have taken a step, and so may rely on what they saw in the sandbox.
     pub(super) fn agents_with_steps(&self) -> impl Iterator<Item = AgentId> {
-        let children = self.children.iter().filter(|(_, child)| child.iterations > 0);
+        let children = self
+            .children
+            .iter()
+            .filter(|(_, child)| child.iterations > 0);
         let own = (self.iterations > 0).then_some(None);
         children.map(|(id, _)| Some(*id)).chain(own)
     }
 
-    /// Returns what the events determine: the state without what this process has started or is about to start.
+    /// Returns what the events determine: the state without what this process has started or is
+    /// about to start.
     pub fn without_schedule(&self) -> Self {
-        Self { schedule: Schedule::default(), ..self.clone() }
+        Self {
+            schedule: Schedule::default(),
+            ..self.clone()
+        }
     }
 
     /// Whether any step or action is due or in flight.
     pub fn is_working(&self) -> bool {
         self.agents().any(|(agent, _)| self.is_stepping(agent))
-            || self.pending().any(|(_, pending)| self.is_performing(pending))
+            || self
+                .pending()
+                .any(|(_, pending)| self.is_performing(pending))
     }
 
-    /// Whether agents that wait for nothing may step. While one awaits confirmation, the others continue.
+    /// Whether agents that wait for nothing may step. While one awaits confirmation, the others
+    /// continue.
     fn allows_steps(&self) -> bool {
         matches!(
             self.agent_state,
@@ -195,7 +212,8 @@ impl State {
         )
     }
 
-    /// Whether an agent's step is due or in flight: the agent waits neither for an action nor for a delegated task.
+    /// Whether an agent's step is due or in flight: the agent waits neither for an action nor for a
+    /// delegated task.
     pub fn is_stepping(&self, agent: AgentId) -> bool {
         self.allows_steps()
             && self.run(agent).is_some_and(|run| {
@@ -208,19 +226,26 @@ impl State {
         self.children.values().any(|child| child.parent == agent)
     }
 
-    /// Whether a pending action is due or in flight: it awaits no confirmation, and its sandbox is not unreachable.
+    /// Whether a pending action is due or in flight: it awaits no confirmation, and its sandbox is
+    /// not unreachable.
     pub fn is_performing(&self, pending: &PendingAction) -> bool {
         !pending.awaits_confirmation && self.agent_state != AgentState::Error
     }
 
-    /// The folder that the set-up clones the repository of the workspace to. `None` if it clones none, or there is no sandbox.
+    /// The folder that the set-up clones the repository of the workspace to. `None` if it clones
+    /// none, or there is no sandbox.
     pub fn repository_folder(&self) -> Option<String> {
-        self.repository().map(|repository| repository.folder).filter(|folder| !folder.is_empty())
+        self.repository()
+            .map(|repository| repository.folder)
+            .filter(|folder| !folder.is_empty())
     }
 
-    /// The folder that the knowledge of the repository's organization is cloned to. `None` if there is none, or no sandbox.
+    /// The folder that the knowledge of the repository's organization is cloned to. `None` if there
+    /// is none, or no sandbox.
     pub fn organization_folder(&self) -> Option<String> {
-        self.repository().map(|repository| repository.knowledge_folder).filter(|folder| !folder.is_empty())
+        self.repository()
+            .map(|repository| repository.knowledge_folder)
+            .filter(|folder| !folder.is_empty())
     }
 
     /// The repository of the workspace. `None` if the set-up clones none.
@@ -231,19 +256,25 @@ impl State {
 
     /// The loop that an agent is in. `None` if loop detection is disabled.
     pub(super) fn detected_loop(&self, agent: AgentId) -> Option<AgentLoop> {
-        let is_disabled = self.started.as_ref().is_some_and(|started| started.stuck_detection_disabled);
-        self.run(agent)?.stuck.detected_loop().filter(|_| !is_disabled)
+        let is_disabled = self
+            .started
+            .as_ref()
+            .is_some_and(|started| started.stuck_detection_disabled);
+        self.run(agent)?
+            .stuck
+            .detected_loop()
+            .filter(|_| !is_disabled)
     }
 
-    /// The next set-up step of the workspace. `None` if the set-up is complete. A sandbox that does not exist yet starts
-    /// with the first step.
+    /// The next set-up step of the workspace. `None` if the set-up is complete. A sandbox that does
+    /// not exist yet starts with the first step.
     pub fn setup_step(&self) -> Option<SetupStep> {
         let setup = self.started.as_ref()?.setup.as_ref()?;
         SetupStep::all_for(setup).get(self.setup_done).copied()
     }
 
-    /// Counts a set-up step as done, unless it is repeated: if the user stopped it, if it failed and is required, or if its
-    /// sandbox was lost.
+    /// Counts a set-up step as done, unless it is repeated: if the user stopped it, if it failed
+    /// and is required, or if its sandbox was lost.
     fn end_setup_step(&mut self, pending: &PendingAction, observation: &Observation) {
         let Some(step) = pending.setup else { return };
         let is_done = match SetupStep::result(observation) {
@@ -263,13 +294,16 @@ impl State {
     /// Completes an action or a delegated task.
     fn end_action(&mut self, action: EventId, agent: AgentId, observation: &Observation) {
         self.children.remove(&action);
-        let Some(run) = self.run_mut(agent) else { return };
+        let Some(run) = self.run_mut(agent) else {
+            return;
+        };
         if let Some(pending) = run.pending.take_if(|pending| pending.action == action) {
             self.end_setup_step(&pending, observation);
         }
     }
 
-    /// `id` is the event of the change. An action that awaits confirmation is the event right before it.
+    /// `id` is the event of the change. An action that awaits confirmation is the event right
+    /// before it.
     fn enter(&mut self, id: EventId, changed: &AgentStateChangedObservation) {
         self.agent_state = changed.agent_state;
         match changed.agent_state {
@@ -299,7 +333,10 @@ impl State {
     }
 
     fn runs_mut(&mut self) -> impl Iterator<Item = &mut AgentRun> {
-        self.children.values_mut().map(|child| &mut child.run).chain([&mut self.own])
+        self.children
+            .values_mut()
+            .map(|child| &mut child.run)
+            .chain([&mut self.own])
     }
 
     fn apply_action(&mut self, event: &Event, action: &Action) {
@@ -307,7 +344,9 @@ impl State {
             (EventSource::User, Action::Message(message)) => {
                 // The user message of another agent is its task.
                 if let Some(id) = event.delegation {
-                    self.children.entry(id).and_modify(|child| child.is_briefed = true);
+                    self.children
+                        .entry(id)
+                        .and_modify(|child| child.is_briefed = true);
                     return;
                 }
                 self.last_user_message = Some(event.id);
@@ -318,8 +357,11 @@ impl State {
                 self.children.insert(event.id, child);
             }
             (EventSource::Environment, Action::Run(run)) => {
-                // It is cancelled at its timeout. The sandbox must respond within the grace period after that.
-                let request_timeout = event.timeout.map(|seconds| seconds + setup::CANCEL_GRACE_PERIOD);
+                // It is cancelled at its timeout. The sandbox must respond within the grace period
+                // after that.
+                let request_timeout = event
+                    .timeout
+                    .map(|seconds| seconds + setup::CANCEL_GRACE_PERIOD);
                 let request = ActionRequest::new(SandboxAction::Run(run.clone()), request_timeout);
                 let started_at = clock::epoch_seconds(&event.timestamp);
                 self.own.pending = self.setup_step().map(|step| PendingAction {
@@ -373,7 +415,11 @@ impl State {
 }
 
 /// Converts to a number of steps. A log may hold any number.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates"
+)]
 fn to_step_count(number: f64) -> u32 {
     number as u32
 }

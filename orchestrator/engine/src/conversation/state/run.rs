@@ -5,7 +5,8 @@ use protocol::record::EditDrafted;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{
-    Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record, SessionName,
+    Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+    SessionName,
 };
 
 use crate::agent::tools::DELEGATE;
@@ -16,7 +17,8 @@ use crate::llm::AssistantMessage;
 /// State of one agent.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentRun {
-    /// Its action without a terminal event, at most one. Delegated tasks are in [`State::children`](super::State).
+    /// Its action without a terminal event, at most one. Delegated tasks are in
+    /// [`State::children`](super::State).
     pub pending: Option<PendingAction>,
     /// Detects loops.
     pub stuck: StuckDetector,
@@ -26,7 +28,8 @@ pub struct AgentRun {
     pub is_condensation_requested: bool,
     /// Number of its steps since the last condensation.
     pub(in crate::conversation) uncondensed_steps: u32,
-    /// Whether the next call of the same response delegates another task, to be performed concurrently.
+    /// Whether the next call of the same response delegates another task, to be performed
+    /// concurrently.
     pub(super) is_delegating: bool,
     /// The shell that its commands run in.
     pub(in crate::conversation) session: SessionName,
@@ -43,13 +46,15 @@ pub struct PendingAction {
     pub tool_call_metadata: Option<ToolCallMetadata>,
     /// Set-up step of the workspace. `None` if it is an action of the agent.
     pub setup: Option<SetupStep>,
-    /// Time at which it is cancelled, in seconds since the epoch. `None` if its time is not limited.
+    /// Time at which it is cancelled, in seconds since the epoch. `None` if its time is not
+    /// limited.
     pub cancelled_at: Option<f64>,
     /// Whether it awaits the user's confirmation.
     pub awaits_confirmation: bool,
     /// Whether the user stopped it. It is cancelled, and its terminal event still arrives.
     pub is_stopped: bool,
-    /// Reason that the security analyzer gave for the risk. Empty if there is none, or if no confirmation is required.
+    /// Reason that the security analyzer gave for the risk. Empty if there is none, or if no
+    /// confirmation is required.
     pub risk_reason: String,
 }
 
@@ -101,7 +106,10 @@ impl AgentRun {
         self.stuck.apply(event);
         match &event.body {
             EventBody::Action(action) => self.apply_action(event, action),
-            EventBody::Observation(Observation { kind: ObservationKind::TaskTracking(tracking), .. }) => {
+            EventBody::Observation(Observation {
+                kind: ObservationKind::TaskTracking(tracking),
+                ..
+            }) => {
                 self.tasks.clone_from(&tracking.task_list);
             }
             EventBody::Record(Record::EditDrafted(drafted)) => self.replace_draft(drafted),
@@ -114,10 +122,15 @@ impl AgentRun {
             }
             (EventSource::Agent, None, _) => {
                 self.uncondensed_steps = self.uncondensed_steps.saturating_add(1);
-                self.is_delegating = event.tool_call_metadata.as_ref().is_some_and(continues_delegating);
+                self.is_delegating = event
+                    .tool_call_metadata
+                    .as_ref()
+                    .is_some_and(continues_delegating);
             }
             // The model receives the message once all of its calls have an outcome.
-            (EventSource::User, _, EventBody::Action(Action::Message(_))) => self.is_delegating = false,
+            (EventSource::User, _, EventBody::Action(Action::Message(_))) => {
+                self.is_delegating = false
+            }
             _ => {}
         }
     }
@@ -125,8 +138,13 @@ impl AgentRun {
     /// Replaces the draft in the request with the edit.
     fn replace_draft(&mut self, drafted: &EditDrafted) {
         let pending = self.pending.as_mut().filter(|pending| pending.is_draft());
-        if let (Some(PendingAction { request: PendingRequest::Sandbox(request), .. }), Some(edit)) =
-            (pending, &drafted.edit)
+        if let (
+            Some(PendingAction {
+                request: PendingRequest::Sandbox(request),
+                ..
+            }),
+            Some(edit),
+        ) = (pending, &drafted.edit)
         {
             request.action = SandboxAction::Edit(edit.clone());
         }
@@ -159,6 +177,10 @@ fn continues_delegating(metadata: &ToolCallMetadata) -> bool {
         return false;
     }
     let calls = AssistantMessage::from(&metadata.model_response).tool_calls;
-    let mut after = calls.iter().skip_while(|call| call.id != metadata.tool_call_id);
-    after.find(|call| call.id != metadata.tool_call_id).is_some_and(|call| call.name == DELEGATE)
+    let mut after = calls
+        .iter()
+        .skip_while(|call| call.id != metadata.tool_call_id);
+    after
+        .find(|call| call.id != metadata.tool_call_id)
+        .is_some_and(|call| call.name == DELEGATE)
 }

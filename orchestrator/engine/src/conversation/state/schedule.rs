@@ -1,6 +1,7 @@
 //! ScheduledWork that is in flight in this process, or waits to be started.
 //!
-//! No part of the log: [`State::fold`](super::State::fold) leaves it empty, so that a new process starts all work again.
+//! No part of the log: [`State::fold`](super::State::fold) leaves it empty, so that a new process
+//! starts all work again.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,8 @@ pub enum SandboxConnection {
 pub struct ScheduledWork {
     /// Whether it is in flight.
     pub is_started: bool,
-    /// Maximum cost of its call to a model, in US dollars. `None` if it is not estimated yet, or if no model is called.
+    /// Maximum cost of its call to a model, in US dollars. `None` if it is not estimated yet, or if
+    /// no model is called.
     pub max_cost: Option<f64>,
 }
 
@@ -70,7 +72,9 @@ impl Schedule {
 
     /// Whether an action is in flight.
     pub fn is_action_started(&self, action: EventId) -> bool {
-        self.actions.get(&action).is_some_and(|work| work.is_started)
+        self.actions
+            .get(&action)
+            .is_some_and(|work| work.is_started)
     }
 
     /// The work that makes a call. `None` if it is not due.
@@ -82,7 +86,10 @@ impl Schedule {
         }
     }
 
-    pub(in crate::conversation) fn work_mut(&mut self, call: ModelCallId) -> Option<&mut ScheduledWork> {
+    pub(in crate::conversation) fn work_mut(
+        &mut self,
+        call: ModelCallId,
+    ) -> Option<&mut ScheduledWork> {
         match call {
             ModelCallId::Step(agent) => self.steps.get_mut(&agent),
             ModelCallId::Draft(action) => self.actions.get_mut(&action),

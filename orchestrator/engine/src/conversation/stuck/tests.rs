@@ -75,7 +75,10 @@ impl Log {
             "\n[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /bin/python]";
         self.observe(
             id,
-            Observation::new(format!("{output}{kernel_info}"), RunIpythonObservation::default()),
+            Observation::new(
+                format!("{output}{kernel_info}"),
+                RunIpythonObservation::default(),
+            ),
         );
         id
     }
@@ -83,64 +86,105 @@ impl Log {
     fn run(&mut self, command: &str, exit_code: i64, output: &str) -> EventId {
         let unique = self.events.len();
         let thought = format!("thought {unique}");
-        let run = RunAction { command: command.into(), thought, ..Default::default() };
+        let run = RunAction {
+            command: command.into(),
+            thought,
+            ..Default::default()
+        };
         let id = self.append(EventSource::Agent, Action::from(run));
-        let metadata =
-            CommandMetadata { exit_code, pid: i64::try_from(unique).unwrap(), ..Default::default() };
-        self.observe(id, Observation::new(output, RunObservation { metadata, ..Default::default() }));
+        let metadata = CommandMetadata {
+            exit_code,
+            pid: i64::try_from(unique).unwrap(),
+            ..Default::default()
+        };
+        self.observe(
+            id,
+            Observation::new(
+                output,
+                RunObservation {
+                    metadata,
+                    ..Default::default()
+                },
+            ),
+        );
         id
     }
 
     /// Appends the events of an activity. Returns the first one.
     fn perform(&mut self, activity: Activity) -> EventId {
         match activity {
-            Activity::Run { command, output } => self.run(&format!("c{command}"), 0, &format!("o{output}")),
+            Activity::Run { command, output } => {
+                self.run(&format!("c{command}"), 0, &format!("o{output}"))
+            }
             Activity::Fail { url, detail } => {
                 let thought = format!("thought {}", self.events.len());
-                let action = BrowseAction { url: format!("u{url}"), thought, ..Default::default() };
+                let action = BrowseAction {
+                    url: format!("u{url}"),
+                    thought,
+                    ..Default::default()
+                };
                 let id = self.append(EventSource::Agent, Action::from(action));
                 self.observe(id, Observation::error(format!("e{detail}"), "ID"));
                 id
             }
             Activity::Misuse { call, detail } => {
-                let error = Observation::error(format!("missing field {detail}"), "AGENT$MALFORMED_CALL");
+                let error =
+                    Observation::error(format!("missing field {detail}"), "AGENT$MALFORMED_CALL");
                 let id = self.append(EventSource::Agent, error);
                 let tool_call_id = format!("call {}", id.0);
-                let function = json!({"name": "execute_bash", "arguments": format!("{{\"c\": {call}}}")});
+                let function =
+                    json!({"name": "execute_bash", "arguments": format!("{{\"c\": {call}}}")});
                 let call = json!({"id": tool_call_id, "function": function});
                 self.events.last_mut().unwrap().tool_call_metadata = Some(ToolCallMetadata {
                     function_name: "execute_bash".into(),
                     tool_call_id,
-                    model_response: (&json!({"choices": [{"message": {"tool_calls": [call]}}]})).into(),
+                    model_response: (&json!({"choices": [{"message": {"tool_calls": [call]}}]}))
+                        .into(),
                     total_calls_in_response: 1,
                 });
                 id
             }
             Activity::Message(what) => {
-                let message = MessageAction { content: format!("m{what}"), ..Default::default() };
+                let message = MessageAction {
+                    content: format!("m{what}"),
+                    ..Default::default()
+                };
                 self.append(EventSource::Agent, Action::from(message))
             }
             Activity::Condense => {
                 let forgotten = Some(self.events.len() as i64);
-                let action = CondensationAction { forgotten_events_end_id: forgotten, ..Default::default() };
+                let action = CondensationAction {
+                    forgotten_events_end_id: forgotten,
+                    ..Default::default()
+                };
                 self.append(EventSource::Agent, Action::from(action))
             }
             Activity::Wait => self.run("", 0, "the same"),
             Activity::StillRunning(command) => self.run(&format!("c{command}"), -1, "the same"),
             Activity::StateChange => {
-                let changed =
-                    AgentStateChangedObservation { agent_state: AgentState::Running, reason: String::new() };
-                self.append(EventSource::Environment, Observation::without_content(changed))
+                let changed = AgentStateChangedObservation {
+                    agent_state: AgentState::Running,
+                    reason: String::new(),
+                };
+                self.append(
+                    EventSource::Environment,
+                    Observation::without_content(changed),
+                )
             }
-            Activity::UserMessage => self.append(EventSource::User, Action::from(MessageAction::default())),
-            Activity::UserRecovers => {
-                self.append(EventSource::User, Action::from(LoopRecoveryAction::default()))
+            Activity::UserMessage => {
+                self.append(EventSource::User, Action::from(MessageAction::default()))
             }
+            Activity::UserRecovers => self.append(
+                EventSource::User,
+                Action::from(LoopRecoveryAction::default()),
+            ),
         }
     }
 
     fn detect(&mut self) -> Option<AgentLoop> {
-        self.events[self.seen..].iter().for_each(|event| self.detector.apply(event));
+        self.events[self.seen..]
+            .iter()
+            .for_each(|event| self.detector.apply(event));
         self.seen = self.events.len();
         self.detector.detected_loop()
     }
@@ -153,15 +197,31 @@ fn expected_loop(history: &[(EventId, Activity)]) -> Option<AgentLoop> {
     let breaks = |activity: &Activity| {
         matches!(
             activity,
-            Activity::Wait | Activity::StillRunning(_) | Activity::UserMessage | Activity::UserRecovers
+            Activity::Wait
+                | Activity::StillRunning(_)
+                | Activity::UserMessage
+                | Activity::UserRecovers
         )
     };
-    let start = history.iter().rposition(|(_, activity)| breaks(activity)).map_or(0, |at| at + 1);
-    let counted: Vec<_> =
-        history[start..].iter().filter(|(_, activity)| *activity != Activity::StateChange).collect();
-    let last = |count: usize| counted.len().checked_sub(count).map(|from| &counted[from..]);
+    let start = history
+        .iter()
+        .rposition(|(_, activity)| breaks(activity))
+        .map_or(0, |at| at + 1);
+    let counted: Vec<_> = history[start..]
+        .iter()
+        .filter(|(_, activity)| *activity != Activity::StateChange)
+        .collect();
+    let last = |count: usize| {
+        counted
+            .len()
+            .checked_sub(count)
+            .map(|from| &counted[from..])
+    };
     let is_step = |activity: Activity| {
-        matches!(activity, Activity::Run { .. } | Activity::Fail { .. } | Activity::Misuse { .. })
+        matches!(
+            activity,
+            Activity::Run { .. } | Activity::Fail { .. } | Activity::Misuse { .. }
+        )
     };
     let error = |activity: Activity| match activity {
         Activity::Fail { url, .. } => Some((0, url)),
@@ -173,20 +233,27 @@ fn expected_loop(history: &[(EventId, Activity)]) -> Option<AgentLoop> {
             is_step(turns[0].1) && turns.iter().all(|turn| turn.1 == turns[0].1)
         }),
         (LoopKind::SameError, 3, &|turns| {
-            error(turns[0].1).is_some() && turns.iter().all(|turn| error(turn.1) == error(turns[0].1))
+            error(turns[0].1).is_some()
+                && turns.iter().all(|turn| error(turn.1) == error(turns[0].1))
         }),
         (LoopKind::Monologue, 3, &|turns| {
-            matches!(turns[0].1, Activity::Message(_)) && turns.iter().all(|turn| turn.1 == turns[0].1)
+            matches!(turns[0].1, Activity::Message(_))
+                && turns.iter().all(|turn| turn.1 == turns[0].1)
         }),
         (LoopKind::Alternating, 6, &|turns| {
             let (a, b) = (turns[0].1, turns[1].1);
             a != b && turns.chunks(2).all(|pair| (pair[0].1, pair[1].1) == (a, b))
         }),
-        (LoopKind::Condensations, 10, &|turns| turns.iter().all(|turn| turn.1 == Activity::Condense)),
+        (LoopKind::Condensations, 10, &|turns| {
+            turns.iter().all(|turn| turn.1 == Activity::Condense)
+        }),
     ];
     cases.into_iter().find_map(|(kind, count, matches)| {
         let turns = last(count).filter(|turns| matches(turns))?;
-        Some(AgentLoop { kind, since: turns[0].0 })
+        Some(AgentLoop {
+            kind,
+            since: turns[0].0,
+        })
     })
 }
 
@@ -252,7 +319,9 @@ proptest! {
 fn failing_cell_is_a_loop_whatever_its_number() {
     type Traceback = fn(usize) -> String;
     let tracebacks: [Traceback; 4] = [
-        |number| format!("Cell In[{number}], line 1\n----> 1 1/0\n\nZeroDivisionError: division by zero"),
+        |number| {
+            format!("Cell In[{number}], line 1\n----> 1 1/0\n\nZeroDivisionError: division by zero")
+        },
         |number| {
             format!(
                 "Cell In [{number}], line 1, in <cell line: 1>()\nCell In [{number}], line 2, in f()\nKeyError: 'a'"
@@ -267,7 +336,13 @@ fn failing_cell_is_a_loop_whatever_its_number() {
             assert_eq!(log.detect(), None);
             log.cell("1/0", &traceback(number));
         }
-        assert_eq!(log.detect(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(0) }));
+        assert_eq!(
+            log.detect(),
+            Some(AgentLoop {
+                kind: LoopKind::SameOutcome,
+                since: EventId(0)
+            })
+        );
     }
     let mut log = Log::default();
     for number in 0..6 {
@@ -279,7 +354,9 @@ fn failing_cell_is_a_loop_whatever_its_number() {
 #[test]
 fn same_syntax_error_three_times_is_a_loop() {
     let error = |cell: usize, line: usize, kind: &str| {
-        format!("  Cell In[{cell}], line {line}\n    x = (\n        ^\n{kind}: wrong at line {line}\n")
+        format!(
+            "  Cell In[{cell}], line {line}\n    x = (\n        ^\n{kind}: wrong at line {line}\n"
+        )
     };
     for kind in ["SyntaxError", "IndentationError", "TabError"] {
         let mut log = Log::default();
@@ -287,7 +364,13 @@ fn same_syntax_error_three_times_is_a_loop() {
             assert_eq!(log.detect(), None);
             log.cell("x = (", &error(cell, 1, kind));
         }
-        assert_eq!(log.detect(), Some(AgentLoop { kind: LoopKind::SameError, since: EventId(0) }));
+        assert_eq!(
+            log.detect(),
+            Some(AgentLoop {
+                kind: LoopKind::SameError,
+                since: EventId(0)
+            })
+        );
         let mut changing = Log::default();
         for cell in 1..9 {
             changing.cell("import generated", &error(cell, cell, kind));
@@ -296,7 +379,10 @@ fn same_syntax_error_three_times_is_a_loop() {
     }
     let mut log = Log::default();
     for cell in 1..4 {
-        log.cell("print(e)", &(error(cell, 1, "SyntaxError") + "and more output"));
+        log.cell(
+            "print(e)",
+            &(error(cell, 1, "SyntaxError") + "and more output"),
+        );
         assert_eq!(log.detect(), None, "no error");
     }
 }
@@ -306,10 +392,24 @@ fn repeated_thought_is_a_loop() {
     let mut log = Log::default();
     for thought in ["a", "b", "b", "b", "b"] {
         assert_eq!(log.detect(), None);
-        let id = log.append(EventSource::Agent, Action::from(ThinkAction { thought: thought.into() }));
-        log.observe(id, Observation::without_content(protocol::observation::ThinkObservation {}));
+        let id = log.append(
+            EventSource::Agent,
+            Action::from(ThinkAction {
+                thought: thought.into(),
+            }),
+        );
+        log.observe(
+            id,
+            Observation::without_content(protocol::observation::ThinkObservation {}),
+        );
     }
-    assert_eq!(log.detect(), Some(AgentLoop { kind: LoopKind::SameOutcome, since: EventId(2) }));
+    assert_eq!(
+        log.detect(),
+        Some(AgentLoop {
+            kind: LoopKind::SameOutcome,
+            since: EventId(2)
+        })
+    );
 }
 
 /// Older logs of V0 have the observations instead of the actions.
@@ -318,17 +418,37 @@ fn condense_observations_in_a_row_are_a_loop() {
     let mut detector = StuckDetector::default();
     for id in 0..10 {
         assert_eq!(detector.detected_loop(), None, "{id}");
-        let condensed = Observation::new("a summary", protocol::observation::CondenseObservation {});
-        detector.apply(&Event::new(EventId(id), timestamp(), EventSource::Agent, condensed));
+        let condensed =
+            Observation::new("a summary", protocol::observation::CondenseObservation {});
+        detector.apply(&Event::new(
+            EventId(id),
+            timestamp(),
+            EventSource::Agent,
+            condensed,
+        ));
     }
-    assert_eq!(detector.detected_loop().map(|stuck| stuck.kind), Some(LoopKind::Condensations));
+    assert_eq!(
+        detector.detected_loop().map(|stuck| stuck.kind),
+        Some(LoopKind::Condensations)
+    );
 }
 
 #[test]
 fn loop_recovery_follows_the_chosen_option() {
-    let stuck = AgentLoop { kind: LoopKind::SameError, since: EventId(4) };
-    let message = MessageAction { content: "go".into(), ..Default::default() };
-    let chosen = |option| (EventSource::User, Action::from(LoopRecoveryAction { option }));
+    let stuck = AgentLoop {
+        kind: LoopKind::SameError,
+        since: EventId(4),
+    };
+    let message = MessageAction {
+        content: "go".into(),
+        ..Default::default()
+    };
+    let chosen = |option| {
+        (
+            EventSource::User,
+            Action::from(LoopRecoveryAction { option }),
+        )
+    };
     let forgotten = CondensationAction {
         forgotten_events_start_id: Some(4),
         forgotten_events_end_id: Some(9),
@@ -340,7 +460,14 @@ fn loop_recovery_follows_the_chosen_option() {
         stuck.recover(recovery, EventId(9), Some(&message))
     };
     assert_eq!(events(1), [chosen(1), forgotten.clone()]);
-    assert_eq!(events(2), [chosen(2), forgotten, (EventSource::User, message.clone().into())]);
+    assert_eq!(
+        events(2),
+        [
+            chosen(2),
+            forgotten,
+            (EventSource::User, message.clone().into())
+        ]
+    );
     assert_eq!(events(3), [chosen(3)]);
     assert_eq!(LoopRecovery::from_option(0), None);
     let detected = stuck.to_observation();

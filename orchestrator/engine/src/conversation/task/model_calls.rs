@@ -29,7 +29,10 @@ pub(super) struct AgentWorker {
 
 impl Task {
     pub(super) fn is_step_running(&self, agent: AgentId, seen: EventId) -> bool {
-        let step = self.workers.get(&agent).and_then(|worker| worker.running_step.as_ref());
+        let step = self
+            .workers
+            .get(&agent)
+            .and_then(|worker| worker.running_step.as_ref());
         step.is_some_and(|(running, _)| *running == seen)
     }
 
@@ -37,24 +40,40 @@ impl Task {
         let workspace = self.current_workspace();
         let on_progress = report_progress(agent, seen, self.live.clone(), self.retries.0.clone());
         self.update_views();
-        let Some(worker) = self.workers.get_mut(&agent) else { return };
+        let Some(worker) = self.workers.get_mut(&agent) else {
+            return;
+        };
         let (view, runner) = (worker.view.clone(), worker.step_runner.clone());
         let step = async move {
-            WorkResult::Step { agent, seen, result: runner.run(view, &workspace, &on_progress).await }
+            WorkResult::Step {
+                agent,
+                seen,
+                result: runner.run(view, &workspace, &on_progress).await,
+            }
         };
-        let abort = self.work.spawn(step.instrument(tracing::info_span!("step", from = %seen)));
+        let abort = self
+            .work
+            .spawn(step.instrument(tracing::info_span!("step", from = %seen)));
         worker.running_step = Some((seen, abort));
     }
 
     pub(super) fn abandon_step(&mut self, agent: AgentId) {
-        let step = self.workers.get_mut(&agent).and_then(|worker| worker.running_step.take());
+        let step = self
+            .workers
+            .get_mut(&agent)
+            .and_then(|worker| worker.running_step.take());
         if let Some((_, step)) = step {
             step.abort();
         }
     }
 
     /// Has a model write out the draft of an edit. The edit is performed when it is in the log.
-    pub(super) fn write_draft(&mut self, action: EventId, draft: EditAction, request: ActionRequest) {
+    pub(super) fn write_draft(
+        &mut self,
+        action: EventId,
+        draft: EditAction,
+        request: ActionRequest,
+    ) {
         let Some(sandbox) = self.connected_sandbox() else {
             return tracing::error!(%action, "a draft was started without a sandbox");
         };
@@ -70,12 +89,17 @@ impl Task {
     }
 
     pub(super) fn find_title(&mut self, message: String) {
-        let Some(llm) = self.title_model.clone() else { return };
+        let Some(llm) = self.title_model.clone() else {
+            return;
+        };
         let search = async move {
             let (title, call) = title::generate_title(llm.as_ref(), &message).await;
             WorkResult::Title { title, call }
         };
-        self.title_search = Some(self.work.spawn(search.instrument(tracing::info_span!("title"))));
+        self.title_search = Some(
+            self.work
+                .spawn(search.instrument(tracing::info_span!("title"))),
+        );
     }
 
     /// Maximum cost of a call to a model, in US dollars.
@@ -84,7 +108,9 @@ impl Task {
             ModelCallId::Step(agent) => {
                 self.update_views();
                 let worker = self.workers.get(&agent);
-                worker.map_or(f64::INFINITY, |worker| worker.step_runner.max_cost(&worker.view))
+                worker.map_or(f64::INFINITY, |worker| {
+                    worker.step_runner.max_cost(&worker.view)
+                })
             }
             ModelCallId::Draft(action) => {
                 draft_editor::max_cost(self.step_runner_for(action).draft_editor().as_ref())
@@ -109,22 +135,32 @@ impl Task {
 
     pub(super) fn current_workspace(&self) -> StepWorkspace {
         let repository = self.state.repository().unwrap_or_default();
-        StepWorkspace { sandbox: self.connected_sandbox(), repository }
+        StepWorkspace {
+            sandbox: self.connected_sandbox(),
+            repository,
+        }
     }
 
     /// Returns the step runner of the agent that takes an action.
     pub(super) fn step_runner_for(&self, action: EventId) -> StepRunner {
         let pending = self.state.find_pending(action);
-        step_runner(&self.state, &self.step_runner, pending.and_then(|(agent, _)| agent))
+        step_runner(
+            &self.state,
+            &self.step_runner,
+            pending.and_then(|(agent, _)| agent),
+        )
     }
 }
 
 fn step_runner(state: &State, own: &StepRunner, agent: AgentId) -> StepRunner {
     let child = agent.and_then(|id| state.children.get(&id));
-    child.and_then(|child| own.for_agent(&child.agent)).unwrap_or_else(|| own.clone())
+    child
+        .and_then(|child| own.for_agent(&child.agent))
+        .unwrap_or_else(|| own.clone())
 }
 
-/// Reports the progress of an agent's call to its model to clients, and retries to the task, which records them.
+/// Reports the progress of an agent's call to its model to clients, and retries to the task, which
+/// records them.
 fn report_progress(
     agent: AgentId,
     seen: EventId,
@@ -132,7 +168,13 @@ fn report_progress(
     retries: mpsc::Sender<StepRetry>,
 ) -> impl Fn(LlmProgress) {
     move |progress| {
-        if let LlmProgress::Retrying { attempt, attempts, after, error } = &progress {
+        if let LlmProgress::Retrying {
+            attempt,
+            attempts,
+            after,
+            error,
+        } = &progress
+        {
             let retry = ModelRetried {
                 attempt: *attempt,
                 attempts: *attempts,
@@ -141,7 +183,12 @@ fn report_progress(
             };
             let is_rate_limited = error.kind == LlmErrorKind::RateLimited;
             // A full queue is no failure: see `MAX_QUEUED_RETRIES`.
-            drop(retries.try_send(StepRetry { agent, seen, retry, is_rate_limited }));
+            drop(retries.try_send(StepRetry {
+                agent,
+                seen,
+                retry,
+                is_rate_limited,
+            }));
         }
         // Fails if no client is subscribed.
         drop(live.send(LiveUpdate::Model { agent, progress }));

@@ -50,7 +50,8 @@ impl Task {
             let on_progress = move |progress| drop(live.send(LiveUpdate::Start(progress)));
             WorkResult::Sandbox(provider.create(&spec, &on_progress).await.map(Arc::from))
         };
-        self.work.spawn(creating.instrument(tracing::info_span!("create_sandbox")));
+        self.work
+            .spawn(creating.instrument(tracing::info_span!("create_sandbox")));
     }
 
     pub(super) fn attach_sandbox(&mut self, lease: SandboxLeased) {
@@ -71,14 +72,19 @@ impl Task {
     /// Drops the sandbox with all actions in it. Returns the input that reports why.
     pub(super) fn lose_sandbox(&mut self, error: &SandboxError) -> InputKind {
         self.sandbox.send_replace(None);
-        for (_, running) in
-            self.actions.extract_if(.., |_, running| running.performer != Performer::ToolServer)
+        for (_, running) in self
+            .actions
+            .extract_if(.., |_, running| running.performer != Performer::ToolServer)
         {
             running.abort.abort();
         }
         match error {
-            SandboxError::Lost { detail } => InputKind::SandboxLost { detail: detail.clone() },
-            other => InputKind::SandboxFailed { reason: describe(other) },
+            SandboxError::Lost { detail } => InputKind::SandboxLost {
+                detail: detail.clone(),
+            },
+            other => InputKind::SandboxFailed {
+                reason: describe(other),
+            },
         }
     }
 
@@ -92,28 +98,46 @@ impl Task {
         F: Future<Output = WorkResult> + Send + 'static,
     {
         let cancel = CancellationToken::new();
-        let sandbox = self.connected_sandbox().filter(|_| performer != Performer::ToolServer);
-        let sandbox = sandbox.as_ref().map(|sandbox| tracing::field::display(&sandbox.lease().sandbox_id));
+        let sandbox = self
+            .connected_sandbox()
+            .filter(|_| performer != Performer::ToolServer);
+        let sandbox = sandbox
+            .as_ref()
+            .map(|sandbox| tracing::field::display(&sandbox.lease().sandbox_id));
         let span = tracing::info_span!("action", id = %action, sandbox);
         let abort = self.work.spawn(work(cancel.clone()).instrument(span));
-        self.actions.insert(action, RunningAction { cancel, performer, abort });
+        self.actions.insert(
+            action,
+            RunningAction {
+                cancel,
+                performer,
+                abort,
+            },
+        );
     }
 
-    /// Calls a tool of a tool server. A cancelled call is interrupted, because its result cannot be read later.
+    /// Calls a tool of a tool server. A cancelled call is interrupted, because its result cannot be
+    /// read later.
     pub(super) fn call_tool(&mut self, action: EventId, call: CallToolMcpAction) {
         let (runner, workspace) = (self.step_runner_for(action), self.current_workspace());
         self.start_action(action, Performer::ToolServer, |cancel| async move {
             let response = async {
                 // Starts servers that an earlier process had started, or that have exited.
                 drop(runner.offer(&workspace).await);
-                runner.tool_servers().call(&call.name, &call.arguments).await
+                runner
+                    .tool_servers()
+                    .call(&call.name, &call.arguments)
+                    .await
             };
             let observation = tokio::select! {
                 biased;
                 () = cancel.cancelled() => interrupted("the user stopped the tool server's call"),
                 observation = response => observation,
             };
-            WorkResult::Action { action, result: Ok(observation) }
+            WorkResult::Action {
+                action,
+                result: Ok(observation),
+            }
         });
     }
 
@@ -157,8 +181,8 @@ impl Task {
     }
 }
 
-/// Cancels an action on request, or when its time is over, and repeats that until the action ends and this future is
-/// dropped.
+/// Cancels an action on request, or when its time is over, and repeats that until the action ends
+/// and this future is dropped.
 async fn cancel_on_request(
     sandbox: &dyn Sandbox,
     id: &ActionId,

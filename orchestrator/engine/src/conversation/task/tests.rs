@@ -64,7 +64,10 @@ impl Agent for FinishingAgent {
 }
 
 fn hanging(max_cost: f64) -> Arc<dyn Llm> {
-    Arc::new(HangingLlm { max_cost, ..Default::default() })
+    Arc::new(HangingLlm {
+        max_cost,
+        ..Default::default()
+    })
 }
 
 fn id() -> ConversationId {
@@ -104,23 +107,49 @@ fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) 
 async fn step_does_not_wait_for_a_title() {
     let provider = ScriptedProvider::new(|request| panic!("{request:?}"));
     let parts = parts(&provider, Arc::new(FinishingAgent), hanging(f64::INFINITY));
-    let started = ConversationStarted { max_budget: Some(1.0), ..started() };
+    let started = ConversationStarted {
+        max_budget: Some(1.0),
+        ..started()
+    };
     let conversation = Conversation::start(parts, id(), started).await.unwrap();
-    conversation.request_title(hanging(0.9), "work".into()).unwrap();
-    conversation.send_message(MessageAction { content: "work".into(), ..Default::default() }).unwrap();
+    conversation
+        .request_title(hanging(0.9), "work".into())
+        .unwrap();
+    conversation
+        .send_message(MessageAction {
+            content: "work".into(),
+            ..Default::default()
+        })
+        .unwrap();
     let finished = conversation.wait_for(|state| state.agent_state == AgentState::Finished);
-    let state = tokio::time::timeout(Duration::from_secs(3600), finished).await.unwrap();
+    let state = tokio::time::timeout(Duration::from_secs(3600), finished)
+        .await
+        .unwrap();
     assert_eq!(state.title, None, "the search is in flight");
-    conversation.close(crate::conversation::SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(crate::conversation::SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn next_setup_step_follows_when_one_times_out() {
     let provider = ScriptedProvider::new(|request| {
-        let SandboxAction::Run(run) = &request.action else { panic!("{request:?}") };
+        let SandboxAction::Run(run) = &request.action else {
+            panic!("{request:?}")
+        };
         let ran = |exit_code| {
-            let metadata = CommandMetadata { exit_code, ..Default::default() };
-            Observation::new("", RunObservation { metadata, ..Default::default() })
+            let metadata = CommandMetadata {
+                exit_code,
+                ..Default::default()
+            };
+            Observation::new(
+                "",
+                RunObservation {
+                    metadata,
+                    ..Default::default()
+                },
+            )
         };
         match run.thought.as_str() {
             "Running the set-up script" => ScriptedResult::WhenCancelled(ran(137)),
@@ -128,12 +157,23 @@ async fn next_setup_step_follows_when_one_times_out() {
         }
     });
     let parts = parts(&provider, Arc::new(UnusedAgent), Arc::new(UnusedLlm));
-    let started = ConversationStarted { setup: Some(WorkspaceSetup::Folder), ..started() };
+    let started = ConversationStarted {
+        setup: Some(WorkspaceSetup::Folder),
+        ..started()
+    };
     let started_at = Instant::now();
     let conversation = Conversation::start(parts, id(), started).await.unwrap();
-    let state = conversation.wait_for(|state| state.agent_state == AgentState::AwaitingUserInput).await;
-    assert_eq!((state.setup_step(), provider.start_counts().len()), (None, 2));
+    let state = conversation
+        .wait_for(|state| state.agent_state == AgentState::AwaitingUserInput)
+        .await;
+    assert_eq!(
+        (state.setup_step(), provider.start_counts().len()),
+        (None, 2)
+    );
     let took = started_at.elapsed().as_secs_f64();
     assert!((590.0..=601.0).contains(&took), "{took}");
-    conversation.close(crate::conversation::SandboxDisposition::Remove).await.unwrap();
+    conversation
+        .close(crate::conversation::SandboxDisposition::Remove)
+        .await
+        .unwrap();
 }

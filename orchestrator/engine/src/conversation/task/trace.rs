@@ -1,4 +1,5 @@
-//! Log lines of a conversation: a line for each step, sandbox and change of state at `info`, and one for each event at `debug`.
+//! Log lines of a conversation: a line for each step, sandbox and change of state at `info`, and
+//! one for each event at `debug`.
 //!
 //! They hold ids, kinds and counts, never contents: those are in the event log.
 
@@ -20,10 +21,15 @@ pub(super) struct InputTrace {
 impl InputTrace {
     pub(super) fn new(state: &State, input: &InputKind) -> Self {
         let step = match input {
-            InputKind::StepDone { result: Ok(step), .. } => Some(step.call.clone()),
+            InputKind::StepDone {
+                result: Ok(step), ..
+            } => Some(step.call.clone()),
             _ => None,
         };
-        Self { agent_state: state.agent_state, step }
+        Self {
+            agent_state: state.agent_state,
+            step,
+        }
     }
 
     /// Logs the appended events and the change from the earlier state.

@@ -37,52 +37,82 @@ pub(super) struct AgentReport {
 
 impl From<String> for AgentReport {
     fn from(text: String) -> Self {
-        Self { text, outputs: serde_json::Map::new() }
+        Self {
+            text,
+            outputs: serde_json::Map::new(),
+        }
     }
 }
 
 impl From<FinishAction> for AgentReport {
     fn from(finish: FinishAction) -> Self {
-        Self { text: finish.final_thought, outputs: finish.outputs }
+        Self {
+            text: finish.final_thought,
+            outputs: finish.outputs,
+        }
     }
 }
 
 impl From<RejectAction> for AgentReport {
     fn from(reject: RejectAction) -> Self {
         let reason = reject.outputs.get("reason").and_then(Value::as_str);
-        Self { text: reason.unwrap_or(&reject.thought).to_owned(), outputs: reject.outputs }
+        Self {
+            text: reason.unwrap_or(&reject.thought).to_owned(),
+            outputs: reject.outputs,
+        }
     }
 }
 
 impl Transition {
     /// Starts the agent of a delegated task, or fails the task if it cannot start.
-    pub(super) fn delegate(&mut self, id: EventId, action: &DelegateAction, briefing: Option<SystemAction>) {
-        let Some(child) = self.state.children.get(&id) else { return };
+    pub(super) fn delegate(
+        &mut self,
+        id: EventId,
+        action: &DelegateAction,
+        briefing: Option<SystemAction>,
+    ) {
+        let Some(child) = self.state.children.get(&id) else {
+            return;
+        };
         let obstacle = if child.depth > MAX_DEPTH {
             Some(format!("the maximum delegation depth is {MAX_DEPTH}"))
         } else if self.state.children.len() > MAX_CONCURRENT_TASKS {
-            Some(format!("at most {MAX_CONCURRENT_TASKS} delegated tasks can run concurrently"))
+            Some(format!(
+                "at most {MAX_CONCURRENT_TASKS} delegated tasks can run concurrently"
+            ))
         } else {
             None
         };
         match (obstacle, briefing) {
             (Some(obstacle), _) => self.end_child(id, &TaskOutcome::Failed(obstacle)),
-            (None, None) => self.end_child(id, &TaskOutcome::Failed("there is no such agent".into())),
+            (None, None) => {
+                self.end_child(id, &TaskOutcome::Failed("there is no such agent".into()))
+            }
             (None, Some(system)) => {
                 self.append(Some(id), EventSource::Agent, Action::from(system));
-                let task = MessageAction { content: task_text(action), ..Default::default() };
+                let task = MessageAction {
+                    content: task_text(action),
+                    ..Default::default()
+                };
                 self.append(Some(id), EventSource::User, Action::from(task));
             }
         }
     }
 
-    /// Ends a task, after the tasks that its agent delegated and its pending action. Reports the outcome to the parent.
+    /// Ends a task, after the tasks that its agent delegated and its pending action. Reports the
+    /// outcome to the parent.
     pub(super) fn end_child(&mut self, id: EventId, outcome: &TaskOutcome) {
-        let grandchildren = self.state.children.iter().filter(|(_, child)| child.parent == Some(id));
+        let grandchildren = self
+            .state
+            .children
+            .iter()
+            .filter(|(_, child)| child.parent == Some(id));
         for child in grandchildren.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.end_child(child, &TaskOutcome::Stopped);
         }
-        let Some(child) = self.state.children.get(&id) else { return };
+        let Some(child) = self.state.children.get(&id) else {
+            return;
+        };
         if let Some(pending) = &child.run.pending {
             let observation = match pending.awaits_confirmation {
                 true => not_performed("its agent has ended"),
@@ -98,9 +128,14 @@ impl Transition {
                 self.change_state(AgentState::Running, "");
             }
         }
-        let Some(child) = self.state.children.get(&id) else { return };
-        let observation =
-            outcome.to_observation(&child.agent, child.iterations, child.metrics.accumulated_cost);
+        let Some(child) = self.state.children.get(&id) else {
+            return;
+        };
+        let observation = outcome.to_observation(
+            &child.agent,
+            child.iterations,
+            child.metrics.accumulated_cost,
+        );
         let (parent, call) = (child.parent, child.tool_call_metadata.clone());
         self.append_outcome(parent, id, call, observation);
     }
@@ -123,16 +158,29 @@ impl Transition {
 impl TaskOutcome {
     fn to_observation(&self, agent: &str, iterations: u32, cost: f64) -> Observation {
         let (outcome, text, outputs) = match self {
-            Self::Finished(report) => {
-                ("finished", format!("{agent} says:\n{}", report.text), Some(&report.outputs))
-            }
-            Self::Refused(report) => {
-                ("rejected", format!("{agent} refused the task: {}", report.text), Some(&report.outputs))
-            }
-            Self::Failed(reason) => {
-                ("error", format!("{agent} did not finish the task: {}.", reason.trim_end_matches('.')), None)
-            }
-            Self::Stopped => ("stopped", format!("{agent} was stopped before it finished the task."), None),
+            Self::Finished(report) => (
+                "finished",
+                format!("{agent} says:\n{}", report.text),
+                Some(&report.outputs),
+            ),
+            Self::Refused(report) => (
+                "rejected",
+                format!("{agent} refused the task: {}", report.text),
+                Some(&report.outputs),
+            ),
+            Self::Failed(reason) => (
+                "error",
+                format!(
+                    "{agent} did not finish the task: {}.",
+                    reason.trim_end_matches('.')
+                ),
+                None,
+            ),
+            Self::Stopped => (
+                "stopped",
+                format!("{agent} was stopped before it finished the task."),
+                None,
+            ),
         };
         let mut outputs = outputs.cloned().unwrap_or_default();
         let own = [

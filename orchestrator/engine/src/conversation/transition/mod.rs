@@ -1,9 +1,11 @@
-//! Decides what a conversation does next. Pure: live runs, recovery, replay and simulation share it.
+//! Decides what a conversation does next. Pure: live runs, recovery, replay and simulation share
+//! it.
 //!
-//! Two laws keep it small. An agent's step is due exactly when [`State::is_stepping`], and a pending action is due when
-//! [`State::is_performing`]: not in `error`, so that leaving `error` performs it again under the same id, and not before
-//! the user confirmed it. An input therefore only changes the state. Then
-//! [`Transition::settle`] schedules the steps that are due, and [`Transition::reconcile`] starts and abandons work.
+//! Two laws keep it small. An agent's step is due exactly when [`State::is_stepping`], and a
+//! pending action is due when [`State::is_performing`]: not in `error`, so that leaving `error`
+//! performs it again under the same id, and not before the user confirmed it. An input therefore
+//! only changes the state. Then [`Transition::settle`] schedules the steps that are due, and
+//! [`Transition::reconcile`] starts and abandons work.
 //!
 //! `states.md` lists every path from state to state. A test compares it with this module.
 
@@ -20,7 +22,9 @@ use protocol::metrics::Metrics;
 use protocol::observation::AgentStateChangedObservation;
 use protocol::record::{ConversationTitled, LimitReached};
 use protocol::tool_call::ToolCallMetadata;
-use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp,
+};
 
 use super::input::{ConversationStart, Effect, Input, InputKind};
 use super::limits::{BUDGET_REACHED, LimitExceeded};
@@ -82,9 +86,16 @@ impl Transition {
             InputKind::UserResume(terms) => self.resume(terms),
             InputKind::UserStart => self.await_message(),
             InputKind::UserRecover(recovery) => drop(self.recover_from_loop(recovery)),
-            InputKind::UserConfirm { action, and_similar } => self.confirm(action, and_similar),
+            InputKind::UserConfirm {
+                action,
+                and_similar,
+            } => self.confirm(action, and_similar),
             InputKind::UserReject { action, reason } => self.reject(action, &reason),
-            InputKind::CallRetried { agent, retry, is_rate_limited } => {
+            InputKind::CallRetried {
+                agent,
+                retry,
+                is_rate_limited,
+            } => {
                 if self.state.schedule.is_step_started(agent) {
                     self.on_call_retried(agent, retry, is_rate_limited);
                 }
@@ -99,7 +110,11 @@ impl Transition {
                     self.fail(agent, &reason);
                 }
             }
-            InputKind::StepDone { agent, seen, result } => {
+            InputKind::StepDone {
+                agent,
+                seen,
+                result,
+            } => {
                 if self.finish_step(agent) {
                     match result {
                         Ok(step) => self.on_step_done(agent, *step, seen),
@@ -107,7 +122,10 @@ impl Transition {
                     }
                 }
             }
-            InputKind::ActionDone { action, observation } => {
+            InputKind::ActionDone {
+                action,
+                observation,
+            } => {
                 if let Some((agent, _)) = self.state.find_pending(action) {
                     self.on_action_done(agent, *observation);
                 }
@@ -126,7 +144,9 @@ impl Transition {
                     work.max_cost = Some(max_cost);
                 }
             }
-            InputKind::TitleRequested { message, max_cost } => self.request_title(message, max_cost),
+            InputKind::TitleRequested { message, max_cost } => {
+                self.request_title(message, max_cost)
+            }
             InputKind::TitleFound { title, call } => {
                 self.state.schedule.title = None;
                 // The user may have set one meanwhile.
@@ -151,7 +171,10 @@ impl Transition {
 
     fn request_title(&mut self, message: String, max_cost: f64) {
         if self.state.title.is_none() && self.state.schedule.title.is_none() {
-            let work = ScheduledWork { max_cost: Some(max_cost), ..ScheduledWork::default() };
+            let work = ScheduledWork {
+                max_cost: Some(max_cost),
+                ..ScheduledWork::default()
+            };
             self.state.schedule.title = Some(TitleSearch { message, work });
         }
     }
@@ -166,15 +189,25 @@ impl Transition {
     /// Resumes the work of an earlier process.
     fn recover(&mut self) {
         // The result of an earlier call to a tool server cannot be read.
-        for agent in
-            self.agents_with_pending(|pending| !pending.awaits_confirmation && !pending.is_for_sandbox())
-        {
-            self.end_pending(agent, interrupted("the program ended during the tool server's call"));
+        for agent in self.agents_with_pending(|pending| {
+            !pending.awaits_confirmation && !pending.is_for_sandbox()
+        }) {
+            self.end_pending(
+                agent,
+                interrupted("the program ended during the tool server's call"),
+            );
         }
         // The log of a fork or of V0 can end between a delegation and its briefing.
-        let unbriefed = self.state.children.iter().filter(|(_, child)| !child.is_briefed);
+        let unbriefed = self
+            .state
+            .children
+            .iter()
+            .filter(|(_, child)| !child.is_briefed);
         for child in unbriefed.map(|(id, _)| *id).collect::<Vec<_>>() {
-            self.end_child(child, &TaskOutcome::Failed("it did not receive its task".into()));
+            self.end_child(
+                child,
+                &TaskOutcome::Failed("it did not receive its task".into()),
+            );
         }
         let has_answered = match self.state.agent_state {
             AgentState::UserConfirmed | AgentState::UserRejected => true,
@@ -189,8 +222,9 @@ impl Transition {
     /// Ends abandoned tasks and refused drafts, continues the set-up, and schedules due steps.
     fn settle(&mut self) {
         if self.state.is_budget_reached() {
-            // Steps that wait for calls in flight are scheduled again below, where the budget holds them. Steps that cost nothing
-            // stay, with their estimate: estimating them again would not end.
+            // Steps that wait for calls in flight are scheduled again below, where the budget holds
+            // them. Steps that cost nothing stay, with their estimate: estimating them again would
+            // not end.
             let mut steps = std::mem::take(&mut self.state.schedule.steps);
             steps.retain(|agent, work| work.is_started || self.state.waits_for_children(*agent));
             self.state.schedule.steps = steps;
@@ -204,7 +238,10 @@ impl Transition {
                 self.set_up();
             } else if let Some(agent) = self.agent_with_due_step() {
                 if !self.hold_step(agent) {
-                    self.state.schedule.steps.insert(agent, ScheduledWork::default());
+                    self.state
+                        .schedule
+                        .steps
+                        .insert(agent, ScheduledWork::default());
                 }
             } else {
                 return;
@@ -212,8 +249,9 @@ impl Transition {
         }
     }
 
-    /// Agent of a draft that is not written out, with the reason: the user stopped it, or the budget is reached. The agent
-    /// receives the reason. If the budget is reached, its next step is held.
+    /// Agent of a draft that is not written out, with the reason: the user stopped it, or the
+    /// budget is reached. The agent receives the reason. If the budget is reached, its next step is
+    /// held.
     fn refused_draft(&self) -> Option<(AgentId, &'static str)> {
         let mut drafts = self.state.pending().filter(|(_, pending)| {
             pending.is_draft()
@@ -224,17 +262,22 @@ impl Transition {
             if pending.is_stopped {
                 Some((agent, STOPPED))
             } else {
-                self.state.is_budget_reached().then_some((agent, BUDGET_REACHED))
+                self.state
+                    .is_budget_reached()
+                    .then_some((agent, BUDGET_REACHED))
             }
         })
     }
 
     fn agent_with_due_step(&self) -> Option<AgentId> {
         let mut agents = self.state.agents().map(|(agent, _)| agent);
-        agents.find(|agent| self.state.is_stepping(*agent) && !self.state.schedule.steps.contains_key(agent))
+        agents.find(|agent| {
+            self.state.is_stepping(*agent) && !self.state.schedule.steps.contains_key(agent)
+        })
     }
 
-    /// Holds an agent's step if the workspace is not set up, or if a loop or a limit ends it. Returns whether it did.
+    /// Holds an agent's step if the workspace is not set up, or if a loop or a limit ends it.
+    /// Returns whether it did.
     fn hold_step(&mut self, agent: AgentId) -> bool {
         if self.state.setup_step().is_some() {
             self.change_state(AgentState::Loading, "");
@@ -245,7 +288,12 @@ impl Transition {
             return false;
         }
         // The steps of other agents count as soon as they are due.
-        let due = self.state.schedule.steps.keys().filter(|agent| !self.state.waits_for_children(**agent));
+        let due = self
+            .state
+            .schedule
+            .steps
+            .keys()
+            .filter(|agent| !self.state.waits_for_children(**agent));
         let limit = self.state.limit_exceeded(due.count());
         if let Some(stuck) = self.state.detected_loop(agent) {
             let observation = stuck.to_observation();
@@ -255,7 +303,11 @@ impl Transition {
         } else if let Some(exceeded) = limit {
             if agent.is_none() {
                 let LimitExceeded { limit, at } = exceeded;
-                self.append(agent, EventSource::Environment, Record::from(LimitReached { limit, at }));
+                self.append(
+                    agent,
+                    EventSource::Environment,
+                    Record::from(LimitReached { limit, at }),
+                );
             }
             self.fail(agent, &exceeded.reason(agent));
         } else {
@@ -288,7 +340,12 @@ impl Transition {
 
     fn end_pending(&mut self, agent: AgentId, observation: Observation) {
         if let Some(pending) = self.state.pending_action(agent).cloned() {
-            self.append_outcome(agent, pending.action, pending.tool_call_metadata, observation);
+            self.append_outcome(
+                agent,
+                pending.action,
+                pending.tool_call_metadata,
+                observation,
+            );
         }
     }
 
@@ -300,8 +357,15 @@ impl Transition {
         observation: Observation,
     ) {
         // As in V0, the source is that of the action.
-        let is_setup = self.state.pending_action(agent).is_some_and(|pending| pending.setup.is_some());
-        let source = if is_setup { EventSource::Environment } else { EventSource::Agent };
+        let is_setup = self
+            .state
+            .pending_action(agent)
+            .is_some_and(|pending| pending.setup.is_some());
+        let source = if is_setup {
+            EventSource::Environment
+        } else {
+            EventSource::Agent
+        };
         let mut event = self.event(agent, source, observation);
         event.cause = Some(cause);
         event.tool_call_metadata = tool_call_metadata;
@@ -316,17 +380,32 @@ impl Transition {
     }
 
     fn change_state_for_user(&mut self, agent_state: AgentState, thought: &str) {
-        let action = ChangeAgentStateAction { agent_state, thought: thought.to_owned() };
+        let action = ChangeAgentStateAction {
+            agent_state,
+            thought: thought.to_owned(),
+        };
         self.append(None, EventSource::User, Action::from(action));
         self.change_state(agent_state, "");
     }
 
     fn change_state(&mut self, agent_state: AgentState, reason: &str) {
-        let changed = AgentStateChangedObservation { agent_state, reason: reason.to_owned() };
-        self.append(None, EventSource::Environment, Observation::without_content(changed));
+        let changed = AgentStateChangedObservation {
+            agent_state,
+            reason: reason.to_owned(),
+        };
+        self.append(
+            None,
+            EventSource::Environment,
+            Observation::without_content(changed),
+        );
     }
 
-    fn append(&mut self, agent: AgentId, source: EventSource, body: impl Into<EventBody>) -> EventId {
+    fn append(
+        &mut self,
+        agent: AgentId,
+        source: EventSource,
+        body: impl Into<EventBody>,
+    ) -> EventId {
         let event = self.event(agent, source, body);
         self.push(event)
     }
@@ -341,7 +420,12 @@ impl Transition {
         let id = event.id;
         // A step that is not started yet will see this event, which can increase its cost.
         let call = ModelCallId::Step(event.delegation);
-        if let Some(work) = self.state.schedule.work_mut(call).filter(|work| !work.is_started) {
+        if let Some(work) = self
+            .state
+            .schedule
+            .work_mut(call)
+            .filter(|work| !work.is_started)
+        {
             work.max_cost = None;
         }
         self.state.apply(&event);

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use protocol::observation::SuccessObservation;
 use protocol::record::{EditDrafted, SandboxLeased, SandboxReleased};
 use protocol::{
-    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind, Record,
+    Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
+    Record,
 };
 
 use super::{AgentId, Transition};
@@ -14,7 +15,8 @@ use crate::conversation::state::{PendingAction, PendingRequest, SandboxConnectio
 use crate::conversation::terminal::{STOPPED, interrupted, not_performed};
 use crate::draft_editor::DraftResult;
 
-/// Maximum number of sandboxes in a row that may be lost during set-up. Bounds a set-up script that kills its sandbox.
+/// Maximum number of sandboxes in a row that may be lost during set-up. Bounds a set-up script that
+/// kills its sandbox.
 const MAX_SETUP_LOSSES: u32 = 2;
 
 impl Transition {
@@ -35,8 +37,8 @@ impl Transition {
         self.state.schedule.sandbox = SandboxConnection::Connected;
     }
 
-    /// Reports to the agents that have stepped, and are not notified yet, that their sandbox is gone. The log has the notice, so that it is
-    /// not repeated after a crash.
+    /// Reports to the agents that have stepped, and are not notified yet, that their sandbox is
+    /// gone. The log has the notice, so that it is not repeated after a crash.
     pub(super) fn report_replacement(&mut self, notified: &BTreeSet<AgentId>) {
         for agent in self.state.agents_with_steps().collect::<Vec<_>>() {
             if !notified.contains(&agent) {
@@ -45,7 +47,8 @@ impl Transition {
         }
     }
 
-    /// Reports to the agents that have stepped that the workspace has another path, as in the sandbox of another runtime.
+    /// Reports to the agents that have stepped that the workspace has another path, as in the
+    /// sandbox of another runtime.
     fn report_move(&mut self, before: &str, now: &str) {
         for agent in self.state.agents_with_steps().collect::<Vec<_>>() {
             let text = format!("The workspace is now at {now}, no longer at {before}.");
@@ -74,8 +77,14 @@ impl Transition {
     }
 
     fn start_setup_step(&mut self, step: SetupStep) {
-        let setup = self.state.started.as_ref().and_then(|started| started.setup.clone());
-        let (Some(setup), Some(lease)) = (setup, &self.state.lease) else { return };
+        let setup = self
+            .state
+            .started
+            .as_ref()
+            .and_then(|started| started.setup.clone());
+        let (Some(setup), Some(lease)) = (setup, &self.state.lease) else {
+            return;
+        };
         let action = step.action(&setup, &lease.working_dir);
         let mut event = self.event(None, EventSource::Environment, Action::from(action));
         event.timeout = Some(setup::STEP_TIMEOUT);
@@ -99,13 +108,17 @@ impl Transition {
                 SetupStepResult::Done => {}
                 SetupStepResult::Failed if !step.is_required() => {}
                 SetupStepResult::Failed | SetupStepResult::Interrupted => {
-                    self.change_state(AgentState::Error, &setup::describe_failure(&request, &observation));
+                    self.change_state(
+                        AgentState::Error,
+                        &setup::describe_failure(&request, &observation),
+                    );
                 }
             }
         }
     }
 
-    /// Records the cost of a draft. Its edit is performed in its place, unless there is none or the user has stopped it.
+    /// Records the cost of a draft. Its edit is performed in its place, unless there is none or the
+    /// user has stopped it.
     pub(super) fn on_draft_done(&mut self, agent: AgentId, action: EventId, result: DraftResult) {
         let DraftResult { call, edit } = result;
         let pending = self.state.pending_action(agent);
@@ -116,7 +129,11 @@ impl Transition {
             Err(reason) => (None, Some(reason)),
         };
         if edit.is_some() || call.is_some() {
-            let mut event = self.event(agent, EventSource::Environment, Record::from(EditDrafted { edit }));
+            let mut event = self.event(
+                agent,
+                EventSource::Environment,
+                Record::from(EditDrafted { edit }),
+            );
             event.llm_metrics = self.metrics_with(call.as_ref());
             self.push(event);
         }
@@ -127,12 +144,13 @@ impl Transition {
         }
     }
 
-    /// Actions that may run in a leased sandbox stay pending. If there is no lease, they end. No agent steps without its
-    /// sandbox.
+    /// Actions that may run in a leased sandbox stay pending. If there is no lease, they end. No
+    /// agent steps without its sandbox.
     pub(super) fn on_sandbox_failed(&mut self, reason: &str) {
         self.disconnect();
-        let waiting =
-            self.agents_with_pending(|pending| pending.is_for_sandbox() && self.state.is_performing(pending));
+        let waiting = self.agents_with_pending(|pending| {
+            pending.is_for_sandbox() && self.state.is_performing(pending)
+        });
         if self.state.lease.is_none() {
             for agent in &waiting {
                 self.end_pending(*agent, not_performed(reason));
@@ -140,7 +158,9 @@ impl Transition {
         }
         match self.state.agent_state {
             AgentState::Loading => self.change_state(AgentState::Error, reason),
-            AgentState::Running | AgentState::RateLimited | AgentState::AwaitingUserConfirmation => {
+            AgentState::Running
+            | AgentState::RateLimited
+            | AgentState::AwaitingUserConfirmation => {
                 if !waiting.is_empty() || !self.state.schedule.steps.is_empty() {
                     self.change_state(AgentState::Error, reason);
                 }
@@ -181,7 +201,11 @@ impl Transition {
             let pending = self.state.pending_action(agent);
             let is_started =
                 !pending.is_some_and(|pending| pending.awaits_confirmation || pending.is_draft());
-            let observation = if is_started { interrupted(detail) } else { not_performed(detail) };
+            let observation = if is_started {
+                interrupted(detail)
+            } else {
+                not_performed(detail)
+            };
             self.end_pending(agent, observation);
         }
         if self.state.agent_state == AgentState::AwaitingUserConfirmation
@@ -198,7 +222,9 @@ impl Transition {
     fn release(&mut self) {
         self.disconnect();
         if let Some(lease) = self.state.lease.clone() {
-            let released = SandboxReleased { sandbox_id: lease.sandbox_id };
+            let released = SandboxReleased {
+                sandbox_id: lease.sandbox_id,
+            };
             self.append(None, EventSource::Environment, Record::from(released));
         }
     }
@@ -213,7 +239,12 @@ fn replacement_notice() -> Observation {
 
 /// Whether an event is the notice that the sandbox is not the one that the agent used before.
 pub fn is_replacement_notice(event: &Event) -> bool {
-    let is_success =
-        matches!(event.body, EventBody::Observation(Observation { kind: ObservationKind::Success(_), .. }));
+    let is_success = matches!(
+        event.body,
+        EventBody::Observation(Observation {
+            kind: ObservationKind::Success(_),
+            ..
+        })
+    );
     is_success && event.source == EventSource::Environment && event.cause.is_none()
 }

@@ -14,20 +14,31 @@ use crate::conversation::terminal::not_performed;
 use crate::llm::{LlmError, LlmErrorKind};
 use crate::security;
 
-/// Number of an agent's steps after which an unexplained refusal is taken for a history that is too long.
+/// Number of an agent's steps after which an unexplained refusal is taken for a history that is too
+/// long.
 pub(in crate::conversation) const LONG_HISTORY_STEPS: u32 = 50;
 
 impl Transition {
     pub(super) fn append_notices(&mut self, agent: AgentId, notices: Vec<Notice>) {
         let mut previous = None;
-        for Notice { source, body, is_result } in notices {
+        for Notice {
+            source,
+            body,
+            is_result,
+        } in notices
+        {
             let mut event = self.event(agent, source, body);
             event.cause = previous.filter(|_| is_result);
             previous = Some(self.push(event));
         }
     }
 
-    pub(super) fn on_call_retried(&mut self, agent: AgentId, retry: ModelRetried, is_rate_limited: bool) {
+    pub(super) fn on_call_retried(
+        &mut self,
+        agent: AgentId,
+        retry: ModelRetried,
+        is_rate_limited: bool,
+    ) {
         let reason = retry.reason.clone();
         self.append(agent, EventSource::Environment, Record::from(retry));
         if is_rate_limited && self.state.agent_state == AgentState::Running {
@@ -35,7 +46,8 @@ impl Transition {
         }
     }
 
-    /// Applies an agent's decision. Its action completes here, awaits confirmation, or is scheduled.
+    /// Applies an agent's decision. Its action completes here, awaits confirmation, or is
+    /// scheduled.
     pub(super) fn on_step_done(&mut self, agent: AgentId, mut step: AgentStep, seen: EventId) {
         if self.state.agent_state == AgentState::RateLimited {
             self.change_state(AgentState::Running, "");
@@ -48,7 +60,9 @@ impl Transition {
         if needs_confirmation {
             return self.change_state(AgentState::AwaitingUserConfirmation, &step.risk_reason);
         }
-        let EventBody::Action(action) = step.body else { return };
+        let EventBody::Action(action) = step.body else {
+            return;
+        };
         match action {
             Action::Finish(finish) => {
                 let outcome = TaskOutcome::Finished(finish.into());
@@ -69,7 +83,11 @@ impl Transition {
                 self.append_outcome(agent, id, step.tool_call_metadata, observation);
             }
             Action::TaskTracking(tracking) => {
-                let tasks = self.state.run(agent).map(|run| run.tasks.as_slice()).unwrap_or_default();
+                let tasks = self
+                    .state
+                    .run(agent)
+                    .map(|run| run.tasks.as_slice())
+                    .unwrap_or_default();
                 let observation = update_task_list(&tracking, tasks);
                 self.append_outcome(agent, id, step.tool_call_metadata, observation);
             }
@@ -84,40 +102,63 @@ impl Transition {
         }
     }
 
-    /// Whether the user has to confirm an action: a sandbox or a tool server performs it, the policy requires confirmation,
-    /// and no earlier approval covers it.
+    /// Whether the user has to confirm an action: a sandbox or a tool server performs it, the
+    /// policy requires confirmation, and no earlier approval covers it.
     fn needs_confirmation(&self, body: &EventBody) -> bool {
-        let EventBody::Action(action) = body else { return false };
-        let is_performed =
-            matches!(action, Action::CallToolMcp(_)) || SandboxAction::try_from(action.clone()).is_ok();
-        let is_approved = || self.state.approvals.iter().any(|approval| security::covers(approval, action));
-        is_performed && security::needs_confirmation(self.state.confirmation, action) && !is_approved()
+        let EventBody::Action(action) = body else {
+            return false;
+        };
+        let is_performed = matches!(action, Action::CallToolMcp(_))
+            || SandboxAction::try_from(action.clone()).is_ok();
+        let is_approved = || {
+            self.state
+                .approvals
+                .iter()
+                .any(|approval| security::covers(approval, action))
+        };
+        is_performed
+            && security::needs_confirmation(self.state.confirmation, action)
+            && !is_approved()
     }
 
-    /// Ends an agent's work. The conversation's own agent continues if the user sent a message that it has not seen.
+    /// Ends an agent's work. The conversation's own agent continues if the user sent a message that
+    /// it has not seen.
     fn finish(&mut self, agent: AgentId, state: AgentState, seen: EventId, outcome: &TaskOutcome) {
         match agent {
             Some(child) => self.end_child(child, outcome),
-            None if self.state.last_user_message.is_some_and(|message| message >= seen) => {}
+            None if self
+                .state
+                .last_user_message
+                .is_some_and(|message| message >= seen) => {}
             None => self.change_state(state, ""),
         }
     }
 
-    /// Fails a step, or requests a condensation if its context window is exceeded. Some providers do not say so: an unexplained
-    /// refusal of a long history is taken for it. Ends, because each condensation is shorter than the one before, and because a
-    /// second request without a condensation fails.
+    /// Fails a step, or requests a condensation if its context window is exceeded. Some providers
+    /// do not say so: an unexplained refusal of a long history is taken for it. Ends, because each
+    /// condensation is shorter than the one before, and because a second request without a
+    /// condensation fails.
     pub(super) fn on_step_failed(&mut self, agent: AgentId, error: &LlmError) {
-        let may_condense =
-            self.state.started.as_ref().is_some_and(|started| !started.history_truncation_disabled);
+        let may_condense = self
+            .state
+            .started
+            .as_ref()
+            .is_some_and(|started| !started.history_truncation_disabled);
         let run = self.state.run(agent);
         let is_requested = run.is_some_and(|run| run.is_condensation_requested);
         let is_too_long = match error.kind {
             LlmErrorKind::ContextWindowExceeded => true,
-            LlmErrorKind::BadRequest => run.is_some_and(|run| run.uncondensed_steps >= LONG_HISTORY_STEPS),
+            LlmErrorKind::BadRequest => {
+                run.is_some_and(|run| run.uncondensed_steps >= LONG_HISTORY_STEPS)
+            }
             _ => false,
         };
         if is_too_long && may_condense && !is_requested {
-            self.append(agent, EventSource::Agent, Action::from(CondensationRequestAction {}));
+            self.append(
+                agent,
+                EventSource::Agent,
+                Action::from(CondensationRequestAction {}),
+            );
         } else {
             self.fail(agent, &error.to_string());
         }
@@ -127,7 +168,9 @@ impl Transition {
         let mut event = self.event(agent, EventSource::Agent, step.body.clone());
         event.events_seen = step.call.is_some().then_some(seen);
         event.timeout = step.timeout;
-        event.tool_call_metadata.clone_from(&step.tool_call_metadata);
+        event
+            .tool_call_metadata
+            .clone_from(&step.tool_call_metadata);
         event.llm_metrics = self.metrics_with(step.call.as_ref());
         self.push(event)
     }

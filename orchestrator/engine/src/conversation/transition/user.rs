@@ -19,7 +19,9 @@ impl Transition {
         }
         self.append(None, EventSource::User, Action::from(message));
         // Agents of delegated tasks receive the message only this way.
-        self.reject_unconfirmed(&format!("The user did not confirm the action, but said: {content}"));
+        self.reject_unconfirmed(&format!(
+            "The user did not confirm the action, but said: {content}"
+        ));
         self.resume_work();
     }
 
@@ -58,7 +60,8 @@ impl Transition {
         }
     }
 
-    /// Lets an agent that was stopped wait for a message, unless its action is still being cancelled.
+    /// Lets an agent that was stopped wait for a message, unless its action is still being
+    /// cancelled.
     pub(super) fn await_message(&mut self) {
         if self.state.agent_state == AgentState::Stopped && !self.state.has_pending_actions() {
             self.change_state(AgentState::AwaitingUserInput, "");
@@ -66,26 +69,46 @@ impl Transition {
     }
 
     fn apply_terms(&mut self, terms: ResumeOptions) {
-        let steps = terms.max_iterations.filter(|to| *to != self.state.max_iterations).map(f64::from);
-        let budget = terms.max_budget.filter(|to| Some(*to) != self.state.max_budget);
+        let steps = terms
+            .max_iterations
+            .filter(|to| *to != self.state.max_iterations)
+            .map(f64::from);
+        let budget = terms
+            .max_budget
+            .filter(|to| Some(*to) != self.state.max_budget);
         for (limit, to) in [(Limit::Iterations, steps), (Limit::Budget, budget)] {
             if let Some(to) = to {
-                self.append(None, EventSource::User, Record::from(LimitExtended { limit, to }));
+                self.append(
+                    None,
+                    EventSource::User,
+                    Record::from(LimitExtended { limit, to }),
+                );
             }
         }
-        if let Some(policy) = terms.confirmation.filter(|policy| *policy != self.state.confirmation) {
-            self.append(None, EventSource::User, Record::from(ConfirmationChanged { policy }));
+        if let Some(policy) = terms
+            .confirmation
+            .filter(|policy| *policy != self.state.confirmation)
+        {
+            self.append(
+                None,
+                EventSource::User,
+                Record::from(ConfirmationChanged { policy }),
+            );
         }
     }
 
     /// Leaves the loop that the agent was stopped in. Returns whether there was one.
     pub(super) fn recover_from_loop(&mut self, recovery: LoopRecovery) -> bool {
-        let (Some(stuck), Some(last)) = (self.state.detected_loop(None), self.state.next_id.previous())
-        else {
+        let (Some(stuck), Some(last)) = (
+            self.state.detected_loop(None),
+            self.state.next_id.previous(),
+        ) else {
             return false;
         };
-        let rests =
-            matches!(self.state.agent_state, AgentState::Error | AgentState::Stopped | AgentState::Paused);
+        let rests = matches!(
+            self.state.agent_state,
+            AgentState::Error | AgentState::Stopped | AgentState::Paused
+        );
         if !rests || self.state.has_pending_actions() || !self.state.children.is_empty() {
             return false;
         }
@@ -116,14 +139,17 @@ impl Transition {
     fn agent_awaiting_confirmation(&self, action: Option<EventId>) -> Option<AgentId> {
         let is_awaiting = self.state.agent_state == AgentState::AwaitingUserConfirmation;
         let (agent, pending) = self.state.awaiting_confirmation().filter(|_| is_awaiting)?;
-        action.is_none_or(|action| action == pending.action).then_some(agent)
+        action
+            .is_none_or(|action| action == pending.action)
+            .then_some(agent)
     }
 
     pub(super) fn confirm(&mut self, action: Option<EventId>, and_similar: bool) {
         if let Some(agent) = self.agent_awaiting_confirmation(action) {
             let pending = self.state.pending_action(agent);
-            if let Some(approval) =
-                pending.filter(|_| and_similar).and_then(|pending| approval(&pending.to_action()))
+            if let Some(approval) = pending
+                .filter(|_| and_similar)
+                .and_then(|pending| approval(&pending.to_action()))
             {
                 self.append(None, EventSource::User, Record::from(approval));
             }
@@ -133,13 +159,18 @@ impl Transition {
     }
 
     pub(super) fn reject(&mut self, action: Option<EventId>, reason: &str) {
-        let Some(agent) = self.agent_awaiting_confirmation(action) else { return };
+        let Some(agent) = self.agent_awaiting_confirmation(action) else {
+            return;
+        };
         self.change_state_for_user(AgentState::UserRejected, reason);
         if reason.trim().is_empty() {
             self.end_pending(agent, rejected("The user rejected the action."));
             self.change_state(AgentState::AwaitingUserInput, "");
         } else {
-            self.end_pending(agent, rejected(&format!("The user rejected the action: {reason}")));
+            self.end_pending(
+                agent,
+                rejected(&format!("The user rejected the action: {reason}")),
+            );
             self.change_state(self.working_state(), "");
         }
     }
@@ -155,14 +186,20 @@ impl Transition {
         }
     }
 
-    /// Cancels a pending action that is in flight, whose terminal event still arrives. Ends any other.
+    /// Cancels a pending action that is in flight, whose terminal event still arrives. Ends any
+    /// other.
     fn stop_pending(&mut self, agent: AgentId) {
-        let Some(pending) = self.state.pending_action(agent) else { return };
+        let Some(pending) = self.state.pending_action(agent) else {
+            return;
+        };
         let action = pending.action;
         if !pending.is_for_sandbox() {
             self.cancel(action);
         } else if self.state.lease.is_none() {
-            self.end_pending(agent, not_performed("the user stopped before it was started"));
+            self.end_pending(
+                agent,
+                not_performed("the user stopped before it was started"),
+            );
         } else if self.state.schedule.actions.contains_key(&action) {
             self.cancel(action);
         } else {

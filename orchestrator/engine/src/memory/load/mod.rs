@@ -1,4 +1,5 @@
-//! Loads the knowledge files of a workspace through its sandbox. Most of the possible files do not exist.
+//! Loads the knowledge files of a workspace through its sandbox. Most of the possible files do not
+//! exist.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -12,16 +13,22 @@ use super::knowledge::{INSTRUCTIONS, KnowledgeFile, KnowledgeProblem, MAX_KNOWLE
 use crate::sandbox::{Sandbox, SandboxError, TransferKind};
 
 /// Knowledge folders of a workspace: V0's, and Glovebox's own.
-const FOLDERS: [&str; 4] =
-    [".openhands/microagents", ".openhands/skills", ".glovebox/microagents", ".glovebox/skills"];
+const FOLDERS: [&str; 4] = [
+    ".openhands/microagents",
+    ".openhands/skills",
+    ".glovebox/microagents",
+    ".glovebox/skills",
+];
 
 /// Knowledge folders of an organization's repository: V0's, and the newer name.
 const ORGANIZATION_FOLDERS: [&str; 2] = ["microagents", "skills"];
 
-/// Maximum length of a folder's archive, in bytes. The folder of a skill may contain programs and data.
+/// Maximum length of a folder's archive, in bytes. The folder of a skill may contain programs and
+/// data.
 const MAX_FOLDER_BYTES: u64 = 8 << 20;
 
-/// Maximum number of bytes that are read of a file. One more than its maximum length, so that the parser detects the truncation.
+/// Maximum number of bytes that are read of a file. One more than its maximum length, so that the
+/// parser detects the truncation.
 const MAX_READ_BYTES: u64 = MAX_KNOWLEDGE_FILE_BYTES as u64 + 1;
 
 /// Maximum number of symbolic links that are followed.
@@ -37,18 +44,28 @@ pub(super) async fn load_files(
     organization: &str,
 ) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
     let workspace = workspace.trim_end_matches('/');
-    let instructions =
-        INSTRUCTIONS.map(|(name, _)| load_instructions(sandbox, format!("{workspace}/{name}"), name));
-    let organization_folders = ORGANIZATION_FOLDERS.iter().filter(|_| !organization.is_empty());
+    let instructions = INSTRUCTIONS
+        .map(|(name, _)| load_instructions(sandbox, format!("{workspace}/{name}"), name));
+    let organization_folders = ORGANIZATION_FOLDERS
+        .iter()
+        .filter(|_| !organization.is_empty());
     let folders = organization_folders
         .map(|name| format!("{organization}/{name}"))
         .chain(FOLDERS.iter().map(|name| format!("{workspace}/{name}")))
         .map(|path| load_folder(sandbox, path));
     let all = async { (join_all(instructions).await, join_all(folders).await) };
     let Ok((instructions, folders)) = timeout(LOAD_TIMEOUT, all).await else {
-        let problem =
-            format!("its knowledge cannot be read in {} seconds: it is ignored", LOAD_TIMEOUT.as_secs());
-        return (Vec::new(), vec![KnowledgeProblem { path: workspace.to_owned(), problem }]);
+        let problem = format!(
+            "its knowledge cannot be read in {} seconds: it is ignored",
+            LOAD_TIMEOUT.as_secs()
+        );
+        return (
+            Vec::new(),
+            vec![KnowledgeProblem {
+                path: workspace.to_owned(),
+                problem,
+            }],
+        );
     };
     let mut files: Vec<KnowledgeFile> = Vec::new();
     let mut problems = Vec::new();
@@ -73,10 +90,15 @@ async fn load_instructions(
     name: &str,
 ) -> Result<Option<KnowledgeFile>, KnowledgeProblem> {
     match read_content(sandbox, &path).await {
-        Ok(content) => {
-            Ok(content.map(|content| KnowledgeFile { path, relative_path: name.to_owned(), content }))
-        }
-        Err(error) => Err(KnowledgeProblem { path, problem: error.to_string() }),
+        Ok(content) => Ok(content.map(|content| KnowledgeFile {
+            path,
+            relative_path: name.to_owned(),
+            content,
+        })),
+        Err(error) => Err(KnowledgeProblem {
+            path,
+            problem: error.to_string(),
+        }),
     }
 }
 
@@ -85,25 +107,48 @@ async fn read_content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8
     if query_kind(sandbox, path).await? != Some(FileKind::File) {
         return Ok(None);
     }
-    download(sandbox, path, TransferKind::File, MAX_READ_BYTES).await.map(Some)
+    download(sandbox, path, TransferKind::File, MAX_READ_BYTES)
+        .await
+        .map(Some)
 }
 
-async fn load_folder(sandbox: &dyn Sandbox, path: String) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
+async fn load_folder(
+    sandbox: &dyn Sandbox,
+    path: String,
+) -> (Vec<KnowledgeFile>, Vec<KnowledgeProblem>) {
     let archive = match query_kind(sandbox, &path).await {
-        Ok(Some(FileKind::Directory)) => download(sandbox, &path, TransferKind::Tree, MAX_FOLDER_BYTES).await,
+        Ok(Some(FileKind::Directory)) => {
+            download(sandbox, &path, TransferKind::Tree, MAX_FOLDER_BYTES).await
+        }
         Ok(_) => return (Vec::new(), Vec::new()),
         Err(error) => Err(error),
     };
     let archive = match archive {
         Ok(archive) => archive,
-        Err(error) => return (Vec::new(), vec![KnowledgeProblem { path, problem: error.to_string() }]),
+        Err(error) => {
+            return (
+                Vec::new(),
+                vec![KnowledgeProblem {
+                    path,
+                    problem: error.to_string(),
+                }],
+            );
+        }
     };
-    let KnowledgeArchive { mut files, links, mut problems } = unpack(&path, &archive);
+    let KnowledgeArchive {
+        mut files,
+        links,
+        mut problems,
+    } = unpack(&path, &archive);
     for relative_path in links {
         let path = format!("{path}/{relative_path}");
         let problem = match read_content(sandbox, &path).await {
             Ok(Some(content)) => {
-                files.push(KnowledgeFile { path, relative_path, content });
+                files.push(KnowledgeFile {
+                    path,
+                    relative_path,
+                    content,
+                });
                 continue;
             }
             // Its target does not exist, is a loop, or is a folder.
@@ -132,10 +177,18 @@ async fn download(
     max_bytes: u64,
 ) -> Result<Vec<u8>, SandboxError> {
     let mut content = Vec::new();
-    let read = sandbox.files()?.download(path, kind).await?.take(max_bytes).read_to_end(&mut content).await;
+    let read = sandbox
+        .files()?
+        .download(path, kind)
+        .await?
+        .take(max_bytes)
+        .read_to_end(&mut content)
+        .await;
     match read {
         Ok(_) => Ok(content),
-        Err(error) => Err(SandboxError::Lost { detail: format!("reading {path}: {error}") }),
+        Err(error) => Err(SandboxError::Lost {
+            detail: format!("reading {path}: {error}"),
+        }),
     }
 }
 
@@ -147,15 +200,19 @@ struct KnowledgeArchive {
     problems: Vec<KnowledgeProblem>,
 }
 
-/// Extracts the Markdown files of an archive that may be truncated. Writes nothing, so paths of the archive are harmless.
+/// Extracts the Markdown files of an archive that may be truncated. Writes nothing, so paths of the
+/// archive are harmless.
 fn unpack(folder: &str, archive: &[u8]) -> KnowledgeArchive {
     let mut unpacked = KnowledgeArchive::default();
     let mut archive = tar::Archive::new(archive);
-    let Ok(entries) = archive.entries() else { return unpacked };
+    let Ok(entries) = archive.entries() else {
+        return unpacked;
+    };
     for entry in entries {
         let read = entry.and_then(|entry| {
-            let relative_path =
-                String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+            let relative_path = String::from_utf8_lossy(&entry.path_bytes())
+                .trim_start_matches("./")
+                .to_owned();
             if !is_knowledge(folder, &relative_path) {
                 return Ok(());
             }
@@ -184,7 +241,10 @@ fn unpack(folder: &str, archive: &[u8]) -> KnowledgeArchive {
             let problem = format!(
                 "it is larger than {MAX_FOLDER_BYTES} bytes or changed while it was read: the rest is ignored"
             );
-            unpacked.problems.push(KnowledgeProblem { path: folder.to_owned(), problem });
+            unpacked.problems.push(KnowledgeProblem {
+                path: folder.to_owned(),
+                problem,
+            });
             break;
         }
     }
@@ -194,7 +254,8 @@ fn unpack(folder: &str, archive: &[u8]) -> KnowledgeArchive {
 /// Whether a file is knowledge. Other files in the folder of a skill are its resources.
 fn is_knowledge(folder: &str, relative_path: &str) -> bool {
     let is_skill_resource = relative_path.contains('/') && !relative_path.ends_with("/SKILL.md");
-    KnowledgeFile::is_knowledge_file(relative_path) && !(folder.ends_with("skills") && is_skill_resource)
+    KnowledgeFile::is_knowledge_file(relative_path)
+        && !(folder.ends_with("skills") && is_skill_resource)
 }
 
 #[cfg(test)]

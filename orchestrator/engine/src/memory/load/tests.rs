@@ -25,18 +25,36 @@ fn archive(files: &[(&str, &[u8])], links: &[&str]) -> Vec<u8> {
 }
 
 fn relative_paths(unpacked: &KnowledgeArchive) -> Vec<&str> {
-    unpacked.files.iter().map(|file| file.relative_path.as_str()).collect()
+    unpacked
+        .files
+        .iter()
+        .map(|file| file.relative_path.as_str())
+        .collect()
 }
 
 #[test]
 fn markdown_of_an_archive_is_found() {
     let long_name = format!("deep/{}/a.md", "x".repeat(300));
-    let files: [(&str, &[u8]); 5] =
-        [("a.md", b"A"), ("README.md", b"no"), ("b.txt", b"no"), (&long_name, b"B"), ("pdf/SKILL.md", b"S")];
-    let unpacked = unpack("/w/.openhands/microagents", &archive(&files, &["link.md", "link"]));
-    assert_eq!(relative_paths(&unpacked), ["a.md", &long_name, "pdf/SKILL.md"]);
+    let files: [(&str, &[u8]); 5] = [
+        ("a.md", b"A"),
+        ("README.md", b"no"),
+        ("b.txt", b"no"),
+        (&long_name, b"B"),
+        ("pdf/SKILL.md", b"S"),
+    ];
+    let unpacked = unpack(
+        "/w/.openhands/microagents",
+        &archive(&files, &["link.md", "link"]),
+    );
+    assert_eq!(
+        relative_paths(&unpacked),
+        ["a.md", &long_name, "pdf/SKILL.md"]
+    );
     assert_eq!(unpacked.files[0].path, "/w/.openhands/microagents/a.md");
-    assert_eq!((unpacked.links, unpacked.problems), (vec!["link.md".to_owned()], vec![]));
+    assert_eq!(
+        (unpacked.links, unpacked.problems),
+        (vec!["link.md".to_owned()], vec![])
+    );
     assert_eq!(
         relative_paths(&unpack("/w/.openhands/skills", &archive(&files, &[]))),
         ["a.md", "pdf/SKILL.md"]
@@ -49,14 +67,24 @@ fn start_of_a_truncated_archive_is_used() {
     for length in 1024..1024 + 512 + 1999 {
         let unpacked = unpack("f", &whole[..length]);
         assert_eq!(relative_paths(&unpacked), ["a.md"], "{length}");
-        assert_eq!(unpacked.problems.len(), usize::from(length > 1024), "{length}");
+        assert_eq!(
+            unpacked.problems.len(),
+            usize::from(length > 1024),
+            "{length}"
+        );
     }
 }
 
 #[test]
 fn long_files_are_truncated() {
-    let unpacked = unpack("f", &archive(&[("a.md", &vec![b'x'; 1 << 20]), ("b.md", b"B")], &[]));
-    assert_eq!(unpacked.files[0].content.len(), MAX_KNOWLEDGE_FILE_BYTES + 1);
+    let unpacked = unpack(
+        "f",
+        &archive(&[("a.md", &vec![b'x'; 1 << 20]), ("b.md", b"B")], &[]),
+    );
+    assert_eq!(
+        unpacked.files[0].content.len(),
+        MAX_KNOWLEDGE_FILE_BYTES + 1
+    );
     assert_eq!(unpacked.files[1].content, b"B");
 }
 
@@ -107,11 +135,17 @@ impl Sandbox for FileSandbox {
     }
 
     fn processes(&self) -> Result<&dyn SandboxProcesses, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "test", what: "run programs" })
+        Err(SandboxError::Unsupported {
+            runtime: "test",
+            what: "run programs",
+        })
     }
 
     fn streams(&self) -> Result<&dyn SandboxStreams, SandboxError> {
-        Err(SandboxError::Unsupported { runtime: "test", what: "open streams" })
+        Err(SandboxError::Unsupported {
+            runtime: "test",
+            what: "open streams",
+        })
     }
 
     fn files(&self) -> Result<&dyn SandboxFiles, SandboxError> {
@@ -126,10 +160,13 @@ impl Sandbox for FileSandbox {
 impl SandboxFiles for FileSandbox {
     async fn status(&self, path: &str) -> Result<Option<FileStatus>, SandboxError> {
         match self.0 {
-            FileSupport::StatusUnsupported => {
-                Err(SandboxError::Unsupported { runtime: "test", what: "inspect files" })
-            }
-            FileSupport::Lost => Err(SandboxError::Lost { detail: "gone".into() }),
+            FileSupport::StatusUnsupported => Err(SandboxError::Unsupported {
+                runtime: "test",
+                what: "inspect files",
+            }),
+            FileSupport::Lost => Err(SandboxError::Lost {
+                detail: "gone".into(),
+            }),
             FileSupport::Unsupported => unreachable!(),
             FileSupport::HangingDownload => Ok(path.ends_with("AGENTS.md").then(|| FileStatus {
                 path: path.into(),
@@ -171,8 +208,17 @@ impl SandboxFiles for FileSandbox {
 }
 
 async fn problems(support: FileSupport) -> Vec<String> {
-    let memory = Memory::default().load(&FileSandbox(support), "/w", "").await;
-    assert_eq!(memory.recall("anything", &WorkspaceFacts::default(), &RecallHistory::default()), None);
+    let memory = Memory::default()
+        .load(&FileSandbox(support), "/w", "")
+        .await;
+    assert_eq!(
+        memory.recall(
+            "anything",
+            &WorkspaceFacts::default(),
+            &RecallHistory::default()
+        ),
+        None
+    );
     memory.problems().iter().map(ToString::to_string).collect()
 }
 
@@ -184,5 +230,8 @@ async fn unreadable_sandbox_is_a_reported_problem() {
     let lost = problems(FileSupport::Lost).await;
     assert_eq!(lost.len(), INSTRUCTIONS.len() + FOLDERS.len(), "{lost:?}");
     let slow = problems(FileSupport::HangingDownload).await;
-    assert_eq!(slow, ["/w: its knowledge cannot be read in 30 seconds: it is ignored"]);
+    assert_eq!(
+        slow,
+        ["/w: its knowledge cannot be read in 30 seconds: it is ignored"]
+    );
 }

@@ -51,7 +51,12 @@ impl RecallHistory {
     pub fn apply(&mut self, observation: &Observation) {
         if let ObservationKind::Recall(recall) = &observation.kind {
             self.has_context |= recall.recall_type == RecallType::WorkspaceContext;
-            self.names.extend(recall.microagent_knowledge.iter().map(|knowledge| knowledge.name.clone()));
+            self.names.extend(
+                recall
+                    .microagent_knowledge
+                    .iter()
+                    .map(|knowledge| knowledge.name.clone()),
+            );
         }
     }
 }
@@ -66,16 +71,25 @@ pub struct Recall {
 }
 
 impl Memory {
-    /// Returns the recall for a user's message. `None` if there is nothing new. As in V0, the first message recalls the facts
-    /// and instructions too. Each piece of knowledge is recalled once per conversation.
+    /// Returns the recall for a user's message. `None` if there is nothing new. As in V0, the first
+    /// message recalls the facts and instructions too. Each piece of knowledge is recalled once per
+    /// conversation.
     ///
-    /// As in V0, triggers match case-insensitively and also within words. Triggers are written for that (`docker` matches
-    /// "dockerize"), and languages without spaces need it. An unnecessary piece costs some tokens, while a missing one
-    /// would go unnoticed.
-    pub fn recall(&self, query: &str, facts: &WorkspaceFacts, recalled: &RecallHistory) -> Option<Recall> {
+    /// As in V0, triggers match case-insensitively and also within words. Triggers are written for
+    /// that (`docker` matches "dockerize"), and languages without spaces need it. An unnecessary
+    /// piece costs some tokens, while a missing one would go unnoticed.
+    pub fn recall(
+        &self,
+        query: &str,
+        facts: &WorkspaceFacts,
+        recalled: &RecallHistory,
+    ) -> Option<Recall> {
         let triggered = self.triggered(query, recalled);
         let found = if recalled.has_context {
-            RecallObservation { microagent_knowledge: triggered, ..empty_recall(RecallType::Knowledge) }
+            RecallObservation {
+                microagent_knowledge: triggered,
+                ..empty_recall(RecallType::Knowledge)
+            }
         } else {
             self.context(facts.clone(), triggered)
         };
@@ -87,8 +101,15 @@ impl Memory {
             RecallType::WorkspaceContext => "Recalled the workspace.",
             RecallType::Knowledge => "Recalled knowledge.",
         };
-        let action = RecallAction { recall_type, query: query.to_owned(), thought: String::new() };
-        Some(Recall { action, observation: Observation::new(content, found) })
+        let action = RecallAction {
+            recall_type,
+            query: query.to_owned(),
+            thought: String::new(),
+        };
+        Some(Recall {
+            action,
+            observation: Observation::new(content, found),
+        })
     }
 
     /// Returns the facts and instructions, with the knowledge that the first message triggers.
@@ -131,13 +152,20 @@ impl Memory {
         }
     }
 
-    /// Returns new knowledge with a trigger in the message. Knowledge beyond the maximum length can be triggered again.
+    /// Returns new knowledge with a trigger in the message. Knowledge beyond the maximum length can
+    /// be triggered again.
     fn triggered(&self, query: &str, recalled: &RecallHistory) -> Vec<MicroagentKnowledge> {
         let query = truncate(query, MAX_QUERY_BYTES).to_lowercase();
-        let new = self.all().filter(|knowledge| !recalled.names.contains(&knowledge.name));
+        let new = self
+            .all()
+            .filter(|knowledge| !recalled.names.contains(&knowledge.name));
         let matching = new.filter_map(|knowledge| {
-            let Activation::OnTrigger(triggers) = &knowledge.activation else { return None };
-            let trigger = triggers.iter().find(|trigger| query.contains(&trigger.to_lowercase()))?;
+            let Activation::OnTrigger(triggers) = &knowledge.activation else {
+                return None;
+            };
+            let trigger = triggers
+                .iter()
+                .find(|trigger| query.contains(&trigger.to_lowercase()))?;
             Some(MicroagentKnowledge {
                 name: knowledge.name.clone(),
                 trigger: trigger.clone(),
@@ -155,8 +183,12 @@ impl Memory {
 
     /// Returns all instructions: the user's, then the workspace's, then the list of skills.
     fn instructions(&self) -> String {
-        let always = self.all().filter(|knowledge| knowledge.activation == Activation::Always);
-        let texts = always.map(|knowledge| knowledge.content.as_str()).filter(|text| !text.is_empty());
+        let always = self
+            .all()
+            .filter(|knowledge| knowledge.activation == Activation::Always);
+        let texts = always
+            .map(|knowledge| knowledge.content.as_str())
+            .filter(|text| !text.is_empty());
         let texts = texts.map(str::to_owned).chain(self.skills());
         let all = texts.collect::<Vec<_>>().join("\n\n");
         match truncate(&all, MAX_RECALL_BYTES) {

@@ -1,5 +1,5 @@
-//! Extracts the effects of an action: its commands and those within them, with the paths that they read and write and the
-//! hosts that they connect to.
+//! Extracts the effects of an action: its commands and those within them, with the paths that they
+//! read and write and the hosts that they connect to.
 
 use protocol::Action;
 use protocol::action::{EditCommand, RunAction};
@@ -45,7 +45,8 @@ const WRITERS: &str = " rm rmdir mv tee touch chmod chown chgrp mkdir truncate s
 const COPIERS: &str = " cp ln install rsync ";
 
 /// Programs that connect to hosts among their arguments, with or without a scheme.
-const NETWORK_PROGRAMS: &str = " curl wget nc ncat telnet ssh scp sftp rsync ftp ping dig nslookup host ";
+const NETWORK_PROGRAMS: &str =
+    " curl wget nc ncat telnet ssh scp sftp rsync ftp ping dig nslookup host ";
 
 /// Programs that connect to a configured host, and the subcommands that do.
 const REMOTE_SUBCOMMANDS: [(&str, &str); 11] = [
@@ -62,8 +63,8 @@ const REMOTE_SUBCOMMANDS: [(&str, &str); 11] = [
     ("gh", ""),
 ];
 
-/// Programs that run the command in their arguments, with the short options that take a value, and the number of words
-/// before the command.
+/// Programs that run the command in their arguments, with the short options that take a value, and
+/// the number of words before the command.
 const WRAPPERS: [(&str, &str, usize); 14] = [
     ("sudo", "ughpCrtTUDR", 0),
     ("doas", "uC", 0),
@@ -88,23 +89,45 @@ impl ActionFacts {
     pub(super) fn targets(&self) -> impl Iterator<Item = AccessTarget<'_>> {
         let reads = self.reads.iter().map(AccessTarget::Read);
         let writes = self.writes.iter().map(AccessTarget::Write);
-        reads.chain(writes).chain(self.hosts.iter().map(AccessTarget::Host))
+        reads
+            .chain(writes)
+            .chain(self.hosts.iter().map(AccessTarget::Host))
     }
 
     /// Returns the facts of an action. `None` if it cannot be parsed reliably.
     pub(super) fn from_action(action: &Action) -> Option<Vec<Self>> {
-        let path = |path: &str| vec![Word { text: path.to_owned(), is_certain: true }];
+        let path = |path: &str| {
+            vec![Word {
+                text: path.to_owned(),
+                is_certain: true,
+            }]
+        };
         let one = match action {
             Action::Run(run) => return run_facts(run),
-            Action::Read(read) => Self { reads: path(&read.path), ..Self::default() },
-            Action::Write(write) => Self { writes: path(&write.path), ..Self::default() },
-            Action::Edit(edit) if edit.command == EditCommand::View => {
-                Self { reads: path(&edit.path), ..Self::default() }
-            }
-            Action::Edit(edit) => Self { writes: path(&edit.path), ..Self::default() },
+            Action::Read(read) => Self {
+                reads: path(&read.path),
+                ..Self::default()
+            },
+            Action::Write(write) => Self {
+                writes: path(&write.path),
+                ..Self::default()
+            },
+            Action::Edit(edit) if edit.command == EditCommand::View => Self {
+                reads: path(&edit.path),
+                ..Self::default()
+            },
+            Action::Edit(edit) => Self {
+                writes: path(&edit.path),
+                ..Self::default()
+            },
             Action::Browse(browse) => Self::from_page(&browse.url),
-            Action::BrowseInteractive(browse) => return Some(Self::from_calls(&browse.browser_actions)),
-            _ => Self { is_opaque: true, ..Self::default() },
+            Action::BrowseInteractive(browse) => {
+                return Some(Self::from_calls(&browse.browser_actions));
+            }
+            _ => Self {
+                is_opaque: true,
+                ..Self::default()
+            },
         };
         Some(vec![one])
     }
@@ -113,39 +136,73 @@ impl ActionFacts {
 impl ActionFacts {
     /// Returns the facts of opening a page.
     fn from_page(url: &str) -> Self {
-        let opaque = Self { is_opaque: true, ..Self::default() };
+        let opaque = Self {
+            is_opaque: true,
+            ..Self::default()
+        };
         // Parsed as the browser does.
-        let Ok(url) = browsing::normalize_address(url) else { return opaque };
+        let Ok(url) = browsing::normalize_address(url) else {
+            return opaque;
+        };
         match url.split_once(':') {
             Some(("file", rest)) => {
-                let Some(path) = rest.strip_prefix("//").filter(|path| path.starts_with('/')) else {
+                let Some(path) = rest.strip_prefix("//").filter(|path| path.starts_with('/'))
+                else {
                     return opaque;
                 };
                 // Characters of an address may be percent-encoded.
                 let certain = path.find(['%', '?', '#']).unwrap_or(path.len());
-                let (text, is_certain) = (path.get(..certain).unwrap_or_default(), certain == path.len());
-                Self { reads: vec![Word { text: text.to_owned(), is_certain }], ..Self::default() }
+                let (text, is_certain) = (
+                    path.get(..certain).unwrap_or_default(),
+                    certain == path.len(),
+                );
+                Self {
+                    reads: vec![Word {
+                        text: text.to_owned(),
+                        is_certain,
+                    }],
+                    ..Self::default()
+                }
             }
             Some(("about", _)) => Self::default(),
-            Some(("http" | "https", _)) => {
-                Self { hosts: url_host(&url).into_iter().collect(), ..Self::default() }
-            }
+            Some(("http" | "https", _)) => Self {
+                hosts: url_host(&url).into_iter().collect(),
+                ..Self::default()
+            },
             // A page within its URL has unknown effects, like any page.
             _ => opaque,
         }
     }
 
-    /// Returns the facts of calls in a browser, one for each call. Interaction with a page has unknown effects.
+    /// Returns the facts of calls in a browser, one for each call. Interaction with a page has
+    /// unknown effects.
     fn from_calls(calls: &str) -> Vec<Self> {
-        let opaque = || Self { is_opaque: true, ..Self::default() };
-        let Ok(calls) = browsing::parse(calls) else { return vec![opaque()] };
+        let opaque = || Self {
+            is_opaque: true,
+            ..Self::default()
+        };
+        let Ok(calls) = browsing::parse(calls) else {
+            return vec![opaque()];
+        };
         let mut facts = vec![Self::default()];
         for call in calls {
             match call {
                 BrowserCall::Goto(url) => facts.push(Self::from_page(&url)),
                 BrowserCall::UploadFile(_, files) => {
-                    let reads = files.into_iter().map(|text| Word { text, is_certain: true }).collect();
-                    facts.extend([Self { reads, ..Self::default() }, opaque()]);
+                    let reads = files
+                        .into_iter()
+                        .map(|text| Word {
+                            text,
+                            is_certain: true,
+                        })
+                        .collect();
+                    facts.extend([
+                        Self {
+                            reads,
+                            ..Self::default()
+                        },
+                        opaque(),
+                    ]);
                 }
                 BrowserCall::Noop(_)
                 | BrowserCall::Scroll(..)
@@ -166,14 +223,21 @@ fn run_facts(run: &RunAction) -> Option<Vec<ActionFacts>> {
         return Some(Vec::new());
     }
     if run.is_input {
-        return Some(vec![ActionFacts { is_opaque: true, ..ActionFacts::default() }]);
+        return Some(vec![ActionFacts {
+            is_opaque: true,
+            ..ActionFacts::default()
+        }]);
     }
     let mut facts = Vec::new();
     add_text_facts(&run.command, 0, &mut facts).ok()?;
     Some(facts)
 }
 
-fn add_text_facts(text: &str, depth: usize, facts: &mut Vec<ActionFacts>) -> Result<(), UnparsedShell> {
+fn add_text_facts(
+    text: &str,
+    depth: usize,
+    facts: &mut Vec<ActionFacts>,
+) -> Result<(), UnparsedShell> {
     if depth == MAX_DEPTH {
         return Err(UnparsedShell);
     }
@@ -191,7 +255,11 @@ fn add_command_facts(
     if depth == MAX_DEPTH {
         return Err(UnparsedShell);
     }
-    let mut own = ActionFacts { reads: command.reads, writes: command.writes, ..ActionFacts::default() };
+    let mut own = ActionFacts {
+        reads: command.reads,
+        writes: command.writes,
+        ..ActionFacts::default()
+    };
     let Some((program, arguments)) = command.words.split_first() else {
         facts.push(own);
         return Ok(());
@@ -208,9 +276,14 @@ fn add_command_facts(
     facts.push(own);
     match wrapped {
         WrappedCommand::None | WrappedCommand::Opaque => Ok(()),
-        WrappedCommand::Words(words) => {
-            add_command_facts(ShellCommand { words, ..ShellCommand::default() }, depth + 1, facts)
-        }
+        WrappedCommand::Words(words) => add_command_facts(
+            ShellCommand {
+                words,
+                ..ShellCommand::default()
+            },
+            depth + 1,
+            facts,
+        ),
         WrappedCommand::Text(text) => add_text_facts(&text, depth + 1, facts),
     }
 }
@@ -245,21 +318,34 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
         "eval" => Err(UnparsedShell),
         "." | "source" | "trap" | "alias" => Ok(WrappedCommand::Opaque),
         "find" => {
-            Ok(match arguments.iter().position(|word| is_in(" -exec -execdir -ok -okdir ", &word.text)) {
-                Some(index) => {
-                    let command = arguments
-                        .iter()
-                        .skip(index + 1)
-                        .take_while(|word| word.text != ";" && word.text != "+");
-                    // The files that it finds are unknown.
-                    let word = |word: &Word| if word.text == "{}" { Word::default() } else { word.clone() };
-                    WrappedCommand::Words(command.map(word).collect())
-                }
-                None => WrappedCommand::None,
-            })
+            Ok(
+                match arguments
+                    .iter()
+                    .position(|word| is_in(" -exec -execdir -ok -okdir ", &word.text))
+                {
+                    Some(index) => {
+                        let command = arguments
+                            .iter()
+                            .skip(index + 1)
+                            .take_while(|word| word.text != ";" && word.text != "+");
+                        // The files that it finds are unknown.
+                        let word = |word: &Word| {
+                            if word.text == "{}" {
+                                Word::default()
+                            } else {
+                                word.clone()
+                            }
+                        };
+                        WrappedCommand::Words(command.map(word).collect())
+                    }
+                    None => WrappedCommand::None,
+                },
+            )
         }
         _ => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
-            Some((_, with_value, operands)) => strip_wrapper(name, arguments, with_value, *operands),
+            Some((_, with_value, operands)) => {
+                strip_wrapper(name, arguments, with_value, *operands)
+            }
             None => Ok(WrappedCommand::None),
         },
     }
@@ -288,8 +374,15 @@ fn strip_wrapper(
                 return Err(UnparsedShell);
             }
             Some(letters) => {
-                let takes_next = letters.chars().last().is_some_and(|letter| with_value.contains(letter));
-                index += if takes_next && !letters.starts_with('-') { 2 } else { 1 };
+                let takes_next = letters
+                    .chars()
+                    .last()
+                    .is_some_and(|letter| with_value.contains(letter));
+                index += if takes_next && !letters.starts_with('-') {
+                    2
+                } else {
+                    1
+                };
             }
             None if is_variable => index += 1,
             None => break,
@@ -310,15 +403,19 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         return;
     }
     let is_writer = is_in(WRITERS, name)
-        || (matches!(name, "sed" | "perl") && arguments.iter().any(|word| word.text.starts_with("-i")));
-    let has_target_option =
-        arguments.iter().any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
+        || (matches!(name, "sed" | "perl")
+            && arguments.iter().any(|word| word.text.starts_with("-i")));
+    let has_target_option = arguments
+        .iter()
+        .any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
     let is_network_program = is_in(NETWORK_PROGRAMS, name);
     let mut before = "";
     for (index, word) in arguments.iter().enumerate() {
         let is_target = is_in(COPIERS, name) && (has_target_option || index + 1 == arguments.len());
-        let is_output =
-            matches!((name, before), ("curl", "-o" | "--output") | ("wget", "-O" | "--output-document"));
+        let is_output = matches!(
+            (name, before),
+            ("curl", "-o" | "--output") | ("wget", "-O" | "--output-document")
+        );
         before = &word.text;
         if is_output {
             facts.writes.push(word.clone());
@@ -327,7 +424,10 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         let word = match word.text.split_once('=') {
             // Such as `--output=PATH` and `of=PATH`.
             Some((key, value)) => {
-                let value = Word { text: value.to_owned(), is_certain: word.is_certain };
+                let value = Word {
+                    text: value.to_owned(),
+                    is_certain: word.is_certain,
+                };
                 if name == "dd" && key == "of" {
                     facts.writes.push(value);
                     continue;
@@ -339,13 +439,20 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         if word.text.starts_with('-') && word.is_certain {
             continue;
         }
-        if let Some(host) =
-            url_host(&word.text).or_else(|| is_network_program.then(|| bare_host(&word.text)).flatten())
+        if let Some(host) = url_host(&word.text)
+            .or_else(|| is_network_program.then(|| bare_host(&word.text)).flatten())
         {
             // Text after a host, without a slash, may still be part of it.
-            let is_whole =
-                word.is_certain || word.text.rsplit("://").next().is_some_and(|rest| rest.contains('/'));
-            facts.hosts.push(Word { is_certain: host.is_certain && is_whole, ..host });
+            let is_whole = word.is_certain
+                || word
+                    .text
+                    .rsplit("://")
+                    .next()
+                    .is_some_and(|rest| rest.contains('/'));
+            facts.hosts.push(Word {
+                is_certain: host.is_certain && is_whole,
+                ..host
+            });
             continue;
         }
         if is_network_program && !word.is_certain {
@@ -356,9 +463,12 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
         }
         facts.reads.push(word);
     }
-    let uses_remote = |words: &str| words.is_empty() || arguments.iter().any(|word| is_in(words, &word.text));
+    let uses_remote =
+        |words: &str| words.is_empty() || arguments.iter().any(|word| is_in(words, &word.text));
     if facts.hosts.is_empty()
-        && REMOTE_SUBCOMMANDS.iter().any(|(program, words)| *program == name && uses_remote(words))
+        && REMOTE_SUBCOMMANDS
+            .iter()
+            .any(|(program, words)| *program == name && uses_remote(words))
     {
         facts.hosts.push(Word::default());
     }
@@ -368,7 +478,10 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
 fn url_host(text: &str) -> Option<Word> {
     let authority = match text.split_once("://") {
         Some((scheme, rest))
-            if !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric() || c == '+') =>
+            if !scheme.is_empty()
+                && scheme
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '+') =>
         {
             rest.split(['/', '?', '#', '\\']).next()?
         }
@@ -390,7 +503,9 @@ fn bare_host(text: &str) -> Option<Word> {
     let is_host = (host.contains('.') || authority.contains(['@', ':']) || name == "localhost")
         && !name.is_empty()
         && !name.starts_with('.')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
+        && name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '.' || c == '-');
     is_host.then(|| host_word(host))
 }
 
@@ -400,7 +515,10 @@ fn host_word(host: &str) -> Word {
         None => host.split(':').next(),
     };
     let text = name.unwrap_or_default().trim_end_matches('.').to_owned();
-    Word { is_certain: !text.is_empty(), text }
+    Word {
+        is_certain: !text.is_empty(),
+        text,
+    }
 }
 
 fn is_in(words: &str, word: &str) -> bool {

@@ -56,7 +56,10 @@ enum RiskName {
 
 /// A pattern that is validated during deserialization, so that an error has a position.
 #[derive(Deserialize)]
-#[serde(try_from = "String", bound(deserialize = "P: TryFrom<String, Error = PatternError>"))]
+#[serde(
+    try_from = "String",
+    bound(deserialize = "P: TryFrom<String, Error = PatternError>")
+)]
 struct ParsedPattern<P>(P);
 
 impl<P: TryFrom<String, Error = PatternError>> TryFrom<String> for ParsedPattern<P> {
@@ -96,17 +99,26 @@ impl SecurityRules {
             problem: one_line(error.message()),
         };
         let deserializer = toml::Deserializer::parse(text).map_err(|error| syntax(&error))?;
-        let file: PolicyDocument = serde_path_to_error::deserialize(deserializer)
-            .map_err(|error| PolicyError { key: error.path().to_string(), ..syntax(error.inner()) })?;
+        let file: PolicyDocument =
+            serde_path_to_error::deserialize(deserializer).map_err(|error| PolicyError {
+                key: error.path().to_string(),
+                ..syntax(error.inner())
+            })?;
         let rules = file.rule.into_iter().map(Rule::from).collect();
-        Ok(Self { rules, otherwise: file.otherwise.into() })
+        Ok(Self {
+            rules,
+            otherwise: file.otherwise.into(),
+        })
     }
 }
 
 impl From<RuleDocument> for Rule {
     fn from(entry: RuleDocument) -> Self {
         fn all<P>(patterns: Vec<ParsedPattern<P>>) -> Vec<P> {
-            patterns.into_iter().map(|ParsedPattern(pattern)| pattern).collect()
+            patterns
+                .into_iter()
+                .map(|ParsedPattern(pattern)| pattern)
+                .collect()
         }
         Self {
             risk: entry.risk.into(),
@@ -115,7 +127,11 @@ impl From<RuleDocument> for Rule {
             reads: all(entry.reads),
             writes: all(entry.writes),
             hosts: all(entry.hosts),
-            actions: entry.actions.into_iter().map(|ActionKindName(name)| name).collect(),
+            actions: entry
+                .actions
+                .into_iter()
+                .map(|ActionKindName(name)| name)
+                .collect(),
         }
     }
 }
@@ -133,7 +149,11 @@ impl From<RiskName> for SecurityRisk {
 
 fn line_of(text: &str, error: &toml::de::Error) -> usize {
     let offset = error.span().map_or(0, |span| span.start);
-    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    1 + text
+        .bytes()
+        .take(offset)
+        .filter(|byte| *byte == b'\n')
+        .count()
 }
 
 fn one_line(text: &str) -> String {

@@ -22,7 +22,8 @@ pub(super) enum PatternError {
     Glob { pattern: String, problem: String },
 }
 
-/// A program, and words that occur among its arguments in this order. Short options match in any order and grouping.
+/// A program, and words that occur among its arguments in this order. Short options match in any
+/// order and grouping.
 #[derive(Debug, Clone)]
 pub(super) struct CommandPattern {
     program: TextPattern,
@@ -31,7 +32,8 @@ pub(super) struct CommandPattern {
     flags: Vec<char>,
 }
 
-/// A path, or the content of a folder as in `/etc/**`. Matches at any depth unless it starts with `/` or `~`.
+/// A path, or the content of a folder as in `/etc/**`. Matches at any depth unless it starts with
+/// `/` or `~`.
 #[derive(Debug, Clone)]
 pub(super) struct PathPattern(Vec<TextPattern>);
 
@@ -58,17 +60,32 @@ impl TextPattern {
             pattern: pattern.to_owned(),
             problem: error.kind().to_string(),
         })?;
-        let prefix: String = pattern.chars().take_while(|character| !"*?[{\\".contains(*character)).collect();
-        Ok(Self { glob: glob.compile_matcher(), is_literal: prefix.len() == pattern.len(), prefix })
+        let prefix: String = pattern
+            .chars()
+            .take_while(|character| !"*?[{\\".contains(*character))
+            .collect();
+        Ok(Self {
+            glob: glob.compile_matcher(),
+            is_literal: prefix.len() == pattern.len(),
+            prefix,
+        })
     }
 
     fn matches(&self, word: &Word) -> Match {
         if word.is_certain {
-            return if self.glob.is_match(&word.text) { Match::Yes } else { Match::No };
+            return if self.glob.is_match(&word.text) {
+                Match::Yes
+            } else {
+                Match::No
+            };
         }
-        let may_start_with =
-            word.text.starts_with(&self.prefix) && !(self.is_literal && word.text.len() > self.prefix.len());
-        if may_start_with || self.prefix.starts_with(&word.text) { Match::Maybe } else { Match::No }
+        let may_start_with = word.text.starts_with(&self.prefix)
+            && !(self.is_literal && word.text.len() > self.prefix.len());
+        if may_start_with || self.prefix.starts_with(&word.text) {
+            Match::Maybe
+        } else {
+            Match::No
+        }
     }
 }
 
@@ -86,19 +103,28 @@ impl TryFrom<String> for CommandPattern {
                 None => arguments.push(TextPattern::new(word, false)?),
             }
         }
-        Ok(Self { program, arguments, flags })
+        Ok(Self {
+            program,
+            arguments,
+            flags,
+        })
     }
 }
 
 impl CommandPattern {
     pub(super) fn matches(&self, words: &[Word]) -> Match {
-        let Some((program, arguments)) = words.split_first() else { return Match::No };
+        let Some((program, arguments)) = words.split_first() else {
+            return Match::No;
+        };
         // The path of the program does not matter, unless the pattern has one.
         let name = match program.text.rsplit_once('/') {
             Some((_, name)) if program.is_certain && !self.program.prefix.contains('/') => name,
             _ => &program.text,
         };
-        let program_match = self.program.matches(&Word { text: name.to_owned(), ..program.clone() });
+        let program_match = self.program.matches(&Word {
+            text: name.to_owned(),
+            ..program.clone()
+        });
         program_match.min(self.match_arguments(arguments))
     }
 
@@ -108,8 +134,10 @@ impl CommandPattern {
             options.any(|letters| letters.contains(*letter))
         };
         let mut rest = words.iter();
-        let has_arguments =
-            self.arguments.iter().all(|pattern| rest.any(|word| pattern.matches(word) == Match::Yes));
+        let has_arguments = self
+            .arguments
+            .iter()
+            .all(|pattern| rest.any(|word| pattern.matches(word) == Match::Yes));
         if has_arguments && self.flags.iter().all(has_flag) {
             Match::Yes
         } else if words.iter().any(|word| !word.is_certain) {
@@ -122,7 +150,8 @@ impl CommandPattern {
 
 /// Returns the letters of short options such as `-rf`. `None` for a long option.
 fn short_options(word: &str) -> Option<&str> {
-    word.strip_prefix('-').filter(|letters| !letters.is_empty() && !letters.starts_with('-'))
+    word.strip_prefix('-')
+        .filter(|letters| !letters.is_empty() && !letters.starts_with('-'))
 }
 
 impl TryFrom<String> for PathPattern {
@@ -133,8 +162,9 @@ impl TryFrom<String> for PathPattern {
         for path in expand_path(&text) {
             patterns.push(TextPattern::new(&path, true)?);
             // Access to the folder includes its content.
-            if let Some(folder) =
-                path.strip_suffix("/**").filter(|folder| !folder.is_empty() && *folder != "**")
+            if let Some(folder) = path
+                .strip_suffix("/**")
+                .filter(|folder| !folder.is_empty() && *folder != "**")
             {
                 patterns.push(TextPattern::new(folder, true)?);
             }
@@ -146,8 +176,12 @@ impl TryFrom<String> for PathPattern {
 /// Returns the globs of a path pattern: one for each home directory, or one for each depth.
 fn expand_path(pattern: &str) -> Vec<String> {
     match pattern.strip_prefix("~/") {
-        Some(rest) => ["~", "/root", "/home/*"].map(|home| format!("{home}/{rest}")).to_vec(),
-        None if pattern.starts_with(['/', '~']) || pattern.starts_with("**") => vec![pattern.to_owned()],
+        Some(rest) => ["~", "/root", "/home/*"]
+            .map(|home| format!("{home}/{rest}"))
+            .to_vec(),
+        None if pattern.starts_with(['/', '~']) || pattern.starts_with("**") => {
+            vec![pattern.to_owned()]
+        }
         None => vec![pattern.to_owned(), format!("**/{pattern}")],
     }
 }
@@ -155,7 +189,11 @@ fn expand_path(pattern: &str) -> Vec<String> {
 impl PathPattern {
     pub(super) fn matches(&self, path: &Word) -> Match {
         let path = normalize_path(path);
-        self.0.iter().map(|pattern| pattern.matches(&path)).max().unwrap_or(Match::No)
+        self.0
+            .iter()
+            .map(|pattern| pattern.matches(&path))
+            .max()
+            .unwrap_or(Match::No)
     }
 }
 
@@ -177,8 +215,15 @@ fn normalize_path(path: &Word) -> Word {
         }
     }
     let root = if is_absolute { "/" } else { "" };
-    let end = if !is_certain && path.text.ends_with('/') && !parts.is_empty() { "/" } else { "" };
-    Word { text: format!("{root}{}{end}", parts.join("/")), is_certain }
+    let end = if !is_certain && path.text.ends_with('/') && !parts.is_empty() {
+        "/"
+    } else {
+        ""
+    };
+    Word {
+        text: format!("{root}{}{end}", parts.join("/")),
+        is_certain,
+    }
 }
 
 impl TryFrom<String> for HostPattern {
@@ -194,6 +239,9 @@ impl HostPattern {
         if self.0.glob.glob().glob() == "*" {
             return Match::Yes;
         }
-        self.0.matches(&Word { text: host.text.to_ascii_lowercase(), ..host.clone() })
+        self.0.matches(&Word {
+            text: host.text.to_ascii_lowercase(),
+            ..host.clone()
+        })
     }
 }

@@ -1,6 +1,7 @@
 use protocol::SecurityRisk::{self, High, Low, Medium, Unknown};
 use protocol::action::{
-    BrowseAction, BrowseInteractiveAction, EditAction, EditCommand, ReadAction, RunAction, RunIpythonAction,
+    BrowseAction, BrowseInteractiveAction, EditAction, EditCommand, ReadAction, RunAction,
+    RunIpythonAction,
 };
 
 use super::*;
@@ -8,8 +9,14 @@ use super::*;
 const EXAMPLE: &str = include_str!("../../../../security-policy.toml");
 
 fn risk_of(rules: &str, command: &str) -> SecurityRisk {
-    let run = RunAction { command: command.into(), ..Default::default() };
-    SecurityRules::from_toml(rules).unwrap().assess_action(&run.into()).risk
+    let run = RunAction {
+        command: command.into(),
+        ..Default::default()
+    };
+    SecurityRules::from_toml(rules)
+        .unwrap()
+        .assess_action(&run.into())
+        .risk
 }
 
 #[test]
@@ -72,30 +79,80 @@ fn files_pages_and_tools_are_assessed() {
     let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
     let assess_action = |action: Action| rules.assess_action(&action);
     let assessed = assess_action(ReadAction::whole_file("/home/me/.ssh/config").into());
-    assert_eq!(assessed, RiskAssessment { risk: High, reason: "keys and passwords".into() });
-    assert_eq!(assess_action(ReadAction::whole_file("/etc/hosts").into()).risk, Low);
-    assert_eq!(assess_action(EditAction::new("/etc/hosts", EditCommand::View).into()).risk, Low);
-    assert_eq!(assess_action(EditAction::new("/etc/hosts", EditCommand::Create).into()).risk, High);
-    let page = |url: &str| assess_action(BrowseAction { url: url.into(), ..Default::default() }.into()).risk;
-    assert_eq!((page("http://localhost:3000/"), page("https://h.example")), (Low, Medium));
-    let calls = |calls: &str| {
-        assess_action(BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into())
+    assert_eq!(
+        assessed,
+        RiskAssessment {
+            risk: High,
+            reason: "keys and passwords".into()
+        }
+    );
+    assert_eq!(
+        assess_action(ReadAction::whole_file("/etc/hosts").into()).risk,
+        Low
+    );
+    assert_eq!(
+        assess_action(EditAction::new("/etc/hosts", EditCommand::View).into()).risk,
+        Low
+    );
+    assert_eq!(
+        assess_action(EditAction::new("/etc/hosts", EditCommand::Create).into()).risk,
+        High
+    );
+    let page = |url: &str| {
+        assess_action(
+            BrowseAction {
+                url: url.into(),
+                ..Default::default()
+            }
+            .into(),
+        )
+        .risk
     };
-    assert_eq!(calls("goto('file:///home/me/.ssh/id_rsa')").reason, "keys and passwords");
-    for spelt in ["file:/home/me/.ssh/k", "file://localhost/home/me/.ssh/k", "file:\\\\/home\\me\\.s\tsh/k"] {
+    assert_eq!(
+        (page("http://localhost:3000/"), page("https://h.example")),
+        (Low, Medium)
+    );
+    let calls = |calls: &str| {
+        assess_action(
+            BrowseInteractiveAction {
+                browser_actions: calls.into(),
+                ..Default::default()
+            }
+            .into(),
+        )
+    };
+    assert_eq!(
+        calls("goto('file:///home/me/.ssh/id_rsa')").reason,
+        "keys and passwords"
+    );
+    for spelt in [
+        "file:/home/me/.ssh/k",
+        "file://localhost/home/me/.ssh/k",
+        "file:\\\\/home\\me\\.s\tsh/k",
+    ] {
         assert_eq!(page(spelt), High, "{spelt}");
     }
     for spelt in ["https:/h.example", "https:h.example", "https:\\\\h.example"] {
         assert_eq!(page(spelt), Medium, "{spelt}");
     }
-    assert_eq!(calls("upload_file('1', '/a/.env')").reason, "keys and passwords");
+    assert_eq!(
+        calls("upload_file('1', '/a/.env')").reason,
+        "keys and passwords"
+    );
     assert_eq!(calls("goto('https://h.example/')\nclick('1')").risk, Medium);
-    assert_eq!(calls("noop()").reason, "code and tools whose doing is not in sight");
+    assert_eq!(
+        calls("noop()").reason,
+        "code and tools whose doing is not in sight"
+    );
     let own = "[[rule]]\nrisk = 'low'\nreason = 'ours'\nhosts = ['ours.example']\n";
     let own = SecurityRules::from_toml(&format!("otherwise = 'low'\n{own}")).unwrap();
     let assessed = |calls: &str| {
         own.assess_action(
-            &BrowseInteractiveAction { browser_actions: calls.into(), ..Default::default() }.into(),
+            &BrowseInteractiveAction {
+                browser_actions: calls.into(),
+                ..Default::default()
+            }
+            .into(),
         )
     };
     assert_eq!(assessed("goto('ours.example/a')").risk, Low);
@@ -105,13 +162,21 @@ fn files_pages_and_tools_are_assessed() {
         "as the policy says of what no rule names"
     );
     let within = "goto('data:text/html,<script>1</script>')";
-    for unknown in [within, "click('1')", "goto('ours.example')\nclick('1')", "fly()"] {
+    for unknown in [
+        within,
+        "click('1')",
+        "goto('ours.example')\nclick('1')",
+        "fly()",
+    ] {
         assert_eq!(assessed(unknown).risk, Unknown, "{unknown}");
     }
     let cell: RunIpythonAction = serde_json::from_value(serde_json::json!({"code": "1"})).unwrap();
     assert_eq!(assess_action(cell.clone().into()).risk, Medium);
     assert_eq!(
-        SecurityRules::from_toml("otherwise = \"low\"").unwrap().assess_action(&cell.into()).risk,
+        SecurityRules::from_toml("otherwise = \"low\"")
+            .unwrap()
+            .assess_action(&cell.into())
+            .risk,
         Unknown
     );
 }
@@ -119,7 +184,11 @@ fn files_pages_and_tools_are_assessed() {
 #[test]
 fn input_is_opaque_except_for_keys() {
     let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
-    let typed = |text: &str| RunAction { command: text.into(), is_input: true, ..Default::default() };
+    let typed = |text: &str| RunAction {
+        command: text.into(),
+        is_input: true,
+        ..Default::default()
+    };
     assert_eq!(rules.assess_action(&typed("ls").into()).risk, Unknown);
     assert_eq!(rules.assess_action(&typed("C-c").into()).risk, Low);
 }
@@ -154,8 +223,14 @@ fn first_matching_rule_decides_for_each_target() {
 #[test]
 fn policy_errors_name_line_and_key() {
     for (text, error) in [
-        ("[[rule]]\nrisk = 'awful'\nreason = 'r'\n", "line 2: rule[0].risk: unknown variant `awful`"),
-        ("otherwise = 'low'\n[[rule]]\nreason = 'r'\n", "line 2: rule[0]: missing field `risk`"),
+        (
+            "[[rule]]\nrisk = 'awful'\nreason = 'r'\n",
+            "line 2: rule[0].risk: unknown variant `awful`",
+        ),
+        (
+            "otherwise = 'low'\n[[rule]]\nreason = 'r'\n",
+            "line 2: rule[0]: missing field `risk`",
+        ),
         ("a = 1\n", "line 1: a: unknown field `a`"),
         (
             "[[rule]]\nrisk = 'low'\nreason = 'r'\nreads = ['']\n",

@@ -8,7 +8,10 @@ fn shown(text: &str) -> Vec<String> {
     let words = |words: &[Word]| words.iter().map(word).collect::<Vec<_>>().join(" ");
     let command = |command: ShellCommand| {
         let reads = command.reads.iter().map(|read| format!(" <{}", word(read)));
-        let writes = command.writes.iter().map(|write| format!(" >{}", word(write)));
+        let writes = command
+            .writes
+            .iter()
+            .map(|write| format!(" >{}", word(write)));
         words(&command.words) + &reads.chain(writes).collect::<String>()
     };
     match commands(text, 0) {
@@ -23,18 +26,36 @@ fn every_command_of_a_text_is_extracted() {
         ("ls -l", &["ls -l"][..]),
         ("", &[]),
         ("# rm", &[]),
-        ("a; b && c || d | e |& f & g\nh", &["a", "b", "c", "d", "e", "f", "g", "h"]),
+        (
+            "a; b && c || d | e |& f & g\nh",
+            &["a", "b", "c", "d", "e", "f", "g", "h"],
+        ),
         ("(cd x && rm y)", &["cd x", "rm y"]),
         ("{ a; b; } > out", &["a", "b", " >out"]),
-        ("if [ -f x ]; then rm x; else touch x; fi", &["[ -f x ]", "rm x", "touch x"]),
-        ("while read -r l; do echo \"$l\"; done < in", &["read -r l", "echo $", " <in"]),
-        ("for f in a $(rm b); do cat \"$f\"; done", &["rm b", "cat $"]),
-        ("echo $(rm x) `rm \\`y\\`` \"pre$(rm z)\"", &["rm x", "y", "rm $", "rm z", "echo $ $ pre$"]),
+        (
+            "if [ -f x ]; then rm x; else touch x; fi",
+            &["[ -f x ]", "rm x", "touch x"],
+        ),
+        (
+            "while read -r l; do echo \"$l\"; done < in",
+            &["read -r l", "echo $", " <in"],
+        ),
+        (
+            "for f in a $(rm b); do cat \"$f\"; done",
+            &["rm b", "cat $"],
+        ),
+        (
+            "echo $(rm x) `rm \\`y\\`` \"pre$(rm z)\"",
+            &["rm x", "y", "rm $", "rm z", "echo $ $ pre$"],
+        ),
         ("diff <(rm a) <(b)", &["rm a", "b", "diff $ $"]),
         ("A=1 B=$(rm x) make", &["rm x", "make"]),
         ("X=1", &[""]),
         ("'r'm \"-r\"f \\/", &["rm -rf /"]),
-        ("$CMD x; rm ~/a *.py {a,b} ${HOME}/x", &["$ x", "rm ~/a $ $ $"]),
+        (
+            "$CMD x; rm ~/a *.py {a,b} ${HOME}/x",
+            &["$ x", "rm ~/a $ $ $"],
+        ),
         ("a 2>&1 >>log <in &>both 3>n", &["a <in >log >both >n"]),
         ("$X>y", &["$ >y"]),
         ("cat <<EOF | b\nrm $x\nEOF\nc", &["cat", "b", "c"]),
@@ -71,8 +92,14 @@ fn unreliable_text_is_not_parsed() {
         assert_eq!(shown(text), ["?"], "{text}");
     }
     assert_eq!(commands(&"(".repeat(100), 0), Err(UnparsedShell));
-    assert_eq!(commands(&"a ".repeat(MAX_TEXT_BYTES), 0), Err(UnparsedShell));
-    assert_eq!(commands("a b", 0).unwrap()[0].words, [Word::certain("a"), Word::certain("b")]);
+    assert_eq!(
+        commands(&"a ".repeat(MAX_TEXT_BYTES), 0),
+        Err(UnparsedShell)
+    );
+    assert_eq!(
+        commands("a b", 0).unwrap()[0].words,
+        [Word::certain("a"), Word::certain("b")]
+    );
 }
 
 proptest! {

@@ -6,7 +6,10 @@ use super::*;
 fn message(deltas: &[Value]) -> Value {
     let mut fold = Box::<OpenAiFold>::default();
     for delta in deltas {
-        fold.add(json!({ "choices": [{ "index": 0, "delta": delta }] }), &mut ProgressBuffer::default());
+        fold.add(
+            json!({ "choices": [{ "index": 0, "delta": delta }] }),
+            &mut ProgressBuffer::default(),
+        );
     }
     fold.add(
         json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }),
@@ -16,7 +19,10 @@ fn message(deltas: &[Value]) -> Value {
 }
 
 fn calls(deltas: &[Value]) -> Value {
-    let deltas: Vec<_> = deltas.iter().map(|delta| json!({ "tool_calls": [delta] })).collect();
+    let deltas: Vec<_> = deltas
+        .iter()
+        .map(|delta| json!({ "tool_calls": [delta] }))
+        .collect();
     message(&deltas)["tool_calls"].take()
 }
 
@@ -44,7 +50,10 @@ fn chunks_become_one_body() {
 #[test]
 fn stream_without_an_end_has_no_body() {
     let mut fold = Box::<OpenAiFold>::default();
-    fold.add(json!({ "choices": [{ "delta": { "content": "Hel" } }] }), &mut ProgressBuffer::default());
+    fold.add(
+        json!({ "choices": [{ "delta": { "content": "Hel" } }] }),
+        &mut ProgressBuffer::default(),
+    );
     assert_eq!(fold.finish(), None);
 }
 
@@ -53,8 +62,14 @@ fn stream_with_an_end_marker_is_complete() {
     let mut fold = Box::<OpenAiFold>::default();
     fold.end();
     assert!(!fold.is_terminal());
-    fold.add(json!({ "choices": [{ "delta": { "content": "Hi" } }] }), &mut ProgressBuffer::default());
-    assert_eq!(fold.finish().unwrap()["choices"][0]["message"]["content"], "Hi");
+    fold.add(
+        json!({ "choices": [{ "delta": { "content": "Hi" } }] }),
+        &mut ProgressBuffer::default(),
+    );
+    assert_eq!(
+        fold.finish().unwrap()["choices"][0]["message"]["content"],
+        "Hi"
+    );
 }
 
 #[test]

@@ -17,11 +17,36 @@ fn error(kind: &str, message: &str) -> Value {
 async fn each_error_response_has_its_kind() {
     let request = "invalid_request_error";
     for (status, kind, message, expected) in [
-        (401, "authentication_error", "invalid x-api-key", LlmErrorKind::Authentication),
-        (403, "permission_error", "not yours", LlmErrorKind::Permission),
-        (404, "not_found_error", "model: claude-9", LlmErrorKind::UnknownModel),
-        (413, "request_too_large", "Request exceeds the maximum size", LlmErrorKind::ContextWindowExceeded),
-        (429, "rate_limit_error", "slow down", LlmErrorKind::RateLimited),
+        (
+            401,
+            "authentication_error",
+            "invalid x-api-key",
+            LlmErrorKind::Authentication,
+        ),
+        (
+            403,
+            "permission_error",
+            "not yours",
+            LlmErrorKind::Permission,
+        ),
+        (
+            404,
+            "not_found_error",
+            "model: claude-9",
+            LlmErrorKind::UnknownModel,
+        ),
+        (
+            413,
+            "request_too_large",
+            "Request exceeds the maximum size",
+            LlmErrorKind::ContextWindowExceeded,
+        ),
+        (
+            429,
+            "rate_limit_error",
+            "slow down",
+            LlmErrorKind::RateLimited,
+        ),
         (
             400,
             request,
@@ -34,11 +59,36 @@ async fn each_error_response_has_its_kind() {
             "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000",
             LlmErrorKind::ContextWindowExceeded,
         ),
-        (400, request, "Your credit balance is too low", LlmErrorKind::OutOfCredit),
-        (400, request, "Output blocked by content filtering policy", LlmErrorKind::ContentPolicy),
-        (400, request, "messages.3: tool_use ids were found without results", LlmErrorKind::BadRequest),
-        (500, "api_error", "Internal server error", LlmErrorKind::Unavailable),
-        (529, "overloaded_error", "Overloaded", LlmErrorKind::Unavailable),
+        (
+            400,
+            request,
+            "Your credit balance is too low",
+            LlmErrorKind::OutOfCredit,
+        ),
+        (
+            400,
+            request,
+            "Output blocked by content filtering policy",
+            LlmErrorKind::ContentPolicy,
+        ),
+        (
+            400,
+            request,
+            "messages.3: tool_use ids were found without results",
+            LlmErrorKind::BadRequest,
+        ),
+        (
+            500,
+            "api_error",
+            "Internal server error",
+            LlmErrorKind::Unavailable,
+        ),
+        (
+            529,
+            "overloaded_error",
+            "Overloaded",
+            LlmErrorKind::Unavailable,
+        ),
     ] {
         let server = Server::start(vec![Reply::json(status, &error(kind, message))]).await;
         let error = complete(&config(&server)).await.unwrap_err();
@@ -67,13 +117,22 @@ async fn overload_within_a_stream_is_retried_and_reported() {
 #[tokio::test]
 async fn requested_delay_is_kept() {
     let body = error("rate_limit_error", "slow down").to_string();
-    let limited = Reply::new(429, &[("content-type", "application/json"), ("retry-after", "0.02")], &body);
+    let limited = Reply::new(
+        429,
+        &[
+            ("content-type", "application/json"),
+            ("retry-after", "0.02"),
+        ],
+        &body,
+    );
     let server = Server::start(vec![limited, Reply::json(200, &message(&json!([])))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
     let (result, reports) = complete_with_progress(&config).await;
     result.unwrap();
-    let [LlmProgress::Retrying { after, .. }] = &reports[..] else { panic!("{reports:?}") };
+    let [LlmProgress::Retrying { after, .. }] = &reports[..] else {
+        panic!("{reports:?}")
+    };
     assert!(*after >= Duration::from_millis(20), "{after:?}");
 }
 
@@ -87,7 +146,10 @@ async fn key_is_not_in_the_error() {
 
 #[tokio::test]
 async fn refused_parameter_is_dropped() {
-    let refusal = error("invalid_request_error", "`temperature` is deprecated for this model.");
+    let refusal = error(
+        "invalid_request_error",
+        "`temperature` is deprecated for this model.",
+    );
     let response = Reply::json(200, &message(&json!([])));
     let mut server = Server::start(vec![Reply::json(400, &refusal), response]).await;
     complete(&config(&server)).await.unwrap();

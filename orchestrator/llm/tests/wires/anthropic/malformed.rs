@@ -34,7 +34,11 @@ async fn stream_is_incomplete_when_cut_before_its_stop_reason() {
             // Only `message_stop` is missing.
             assert_eq!(result.unwrap().response.message.text, "Hello");
         } else {
-            assert_eq!(result.unwrap_err().kind, LlmErrorKind::StreamCut, "after {end} events");
+            assert_eq!(
+                result.unwrap_err().kind,
+                LlmErrorKind::StreamCut,
+                "after {end} events"
+            );
         }
     }
 }
@@ -42,11 +46,15 @@ async fn stream_is_incomplete_when_cut_before_its_stop_reason() {
 #[tokio::test]
 async fn response_is_incomplete_when_cut_within_an_event() {
     let events = events(&response()).join("\n\ndata: ");
-    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: ";
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\ndata: ";
     let end = events.floor_char_boundary(events.len() / 2);
     let (kind, _) = error_of(Reply::cut(&format!("{head}{}", &events[..end]))).await;
     // The last event is incomplete JSON.
-    assert!(matches!(kind, LlmErrorKind::StreamCut | LlmErrorKind::Malformed), "{kind:?}");
+    assert!(
+        matches!(kind, LlmErrorKind::StreamCut | LlmErrorKind::Malformed),
+        "{kind:?}"
+    );
     assert!(kind.is_transient());
 }
 
@@ -57,7 +65,10 @@ async fn call_is_retried_when_the_response_is_cut() {
     let server = Server::start(vec![cut, Reply::json(200, &response())]).await;
     let mut config = config(&server);
     config.retry.num_retries = 2;
-    assert_eq!(complete(&config).await.unwrap().response.message.text, "Hello");
+    assert_eq!(
+        complete(&config).await.unwrap().response.message.text,
+        "Hello"
+    );
 }
 
 #[tokio::test]
@@ -65,12 +76,22 @@ async fn html_page_means_a_wrong_address() {
     let page = "<!doctype html><html><head><title>Sign in</title></head></html>";
     let (kind, detail) = error_of(Reply::new(200, &[("content-type", "text/html")], page)).await;
     assert_eq!(kind, LlmErrorKind::WrongAddress);
-    assert!(detail.contains("status 200, an HTML page: Sign in; "), "{detail}");
+    assert!(
+        detail.contains("status 200, an HTML page: Sign in; "),
+        "{detail}"
+    );
 }
 
 #[tokio::test]
 async fn nonsense_is_malformed() {
-    for body in ["", "nonsense", "[]", "{}", r#"{"content": "hi"}"#, r#"{"type": "message"}"#] {
+    for body in [
+        "",
+        "nonsense",
+        "[]",
+        "{}",
+        r#"{"content": "hi"}"#,
+        r#"{"type": "message"}"#,
+    ] {
         let (kind, detail) = error_of(Reply::new(200, &[], body)).await;
         assert_eq!(kind, LlmErrorKind::Malformed, "{body}: {detail}");
     }
@@ -85,7 +106,10 @@ async fn nonsense_in_events_and_blocks_is_ignored() {
             r#"{"type":"content_block_delta","index":18446744073709551615,"delta":{"type":"text_delta","text":7}}"#,
         ),
         (1, r#"{"type":"content_block_delta","delta":null}"#),
-        (1, r#"{"type":"content_block_start","index":-1,"content_block":[]}"#),
+        (
+            1,
+            r#"{"type":"content_block_start","index":-1,"content_block":[]}"#,
+        ),
         (1, r#"{"type":7}"#),
         (1, "[]"),
         (1, "null"),
@@ -95,7 +119,13 @@ async fn nonsense_in_events_and_blocks_is_ignored() {
     let events: Vec<&str> = events.iter().map(String::as_str).collect();
     let server = Server::start(vec![Reply::stream(&events)]).await;
     let response = complete(&config(&server)).await.unwrap().response;
-    assert_eq!((response.message.text.as_str(), response.message.tool_calls.len()), ("Hello", 1));
+    assert_eq!(
+        (
+            response.message.text.as_str(),
+            response.message.tool_calls.len()
+        ),
+        ("Hello", 1)
+    );
 
     let blocks = json!([7, null, {}, { "type": 7 }, { "type": "text" }, { "type": "tool_use" }]);
     let server = Server::start(vec![Reply::json(200, &message(&blocks))]).await;
@@ -111,7 +141,10 @@ async fn refusal_of_the_model_is_a_content_policy_error() {
         refused["stop_details"] = json!({ "type": "refusal", "category": "cyber" });
         let (kind, detail) = error_of(Reply::json(200, &refused)).await;
         assert_eq!(kind, LlmErrorKind::ContentPolicy);
-        assert!(detail.starts_with("the provider stopped the response (cyber)"), "{detail}");
+        assert!(
+            detail.starts_with("the provider stopped the response (cyber)"),
+            "{detail}"
+        );
     }
 }
 
@@ -130,13 +163,19 @@ async fn silent_server_is_a_timeout() {
     let mut config = config(&server);
     config.timeouts.idle = Duration::from_millis(100);
     let error = complete(&config).await.unwrap_err();
-    assert_eq!((error.kind, error.detail.as_str()), (LlmErrorKind::Timeout, "no data for 100ms"));
+    assert_eq!(
+        (error.kind, error.detail.as_str()),
+        (LlmErrorKind::Timeout, "no data for 100ms")
+    );
 }
 
 #[tokio::test]
 async fn connection_closes_when_the_call_is_dropped() {
     let events = events(&response());
-    for reply in [Reply::silence(), Reply::stream(&[events[0].as_str()]).then_silence()] {
+    for reply in [
+        Reply::silence(),
+        Reply::stream(&[events[0].as_str()]).then_silence(),
+    ] {
         let mut server = Server::start(vec![reply]).await;
         let config = config(&server);
         let call = tokio::spawn(async move { complete(&config).await });

@@ -43,10 +43,18 @@ async fn request_has_anthropics_format() {
     let completion = complete(&config(&server)).await.unwrap();
     assert_eq!(completion.response.message.text, "Hello");
 
-    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else {
+        panic!("no request")
+    };
     assert!(head.starts_with("POST /v1/messages HTTP/1.1"), "{head}");
-    assert!(head.contains(&format!("x-api-key: {KEY}")) && !head.contains("authorization"), "{head}");
-    assert!(head.contains("anthropic-version: 2023-06-01") && !head.contains("anthropic-beta"), "{head}");
+    assert!(
+        head.contains(&format!("x-api-key: {KEY}")) && !head.contains("authorization"),
+        "{head}"
+    );
+    assert!(
+        head.contains("anthropic-version: 2023-06-01") && !head.contains("anthropic-beta"),
+        "{head}"
+    );
     let mark = json!({ "type": "ephemeral" });
     assert_eq!(
         body,
@@ -67,21 +75,48 @@ async fn usage_and_cost_include_the_cache() {
     let server = Server::start(vec![Reply::json(200, &message(&json!([])))]).await;
     let completion = complete(&config(&server)).await.unwrap();
     let usage = completion.usage;
-    assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.per_turn_token), (4200, 100, 4300));
-    assert_eq!((usage.cache_read_tokens, usage.cache_write_tokens), (3000, 200));
-    assert_eq!((usage.response_id.as_str(), usage.context_window), ("msg_1", 200_000));
-    assert!((completion.cost.unwrap() - COST).abs() < 1e-12, "{:?}", completion.cost);
+    assert_eq!(
+        (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.per_turn_token
+        ),
+        (4200, 100, 4300)
+    );
+    assert_eq!(
+        (usage.cache_read_tokens, usage.cache_write_tokens),
+        (3000, 200)
+    );
+    assert_eq!(
+        (usage.response_id.as_str(), usage.context_window),
+        ("msg_1", 200_000)
+    );
+    assert!(
+        (completion.cost.unwrap() - COST).abs() < 1e-12,
+        "{:?}",
+        completion.cost
+    );
 }
 
 #[tokio::test]
 async fn stream_results_in_the_same_response() {
-    for content in [all_block_kinds(), json!([]), json!([{ "type": "text", "text": "Hello" }])] {
+    for content in [
+        all_block_kinds(),
+        json!([]),
+        json!([{ "type": "text", "text": "Hello" }]),
+    ] {
         let message = message(&content);
         let server = Server::start(vec![Reply::json(200, &message), stream(&message)]).await;
         let unstreamed = complete(&config(&server)).await.unwrap();
         let streamed = complete(&config(&server)).await.unwrap();
-        assert_eq!((&unstreamed.usage, unstreamed.cost), (&streamed.usage, streamed.cost));
-        assert_eq!(stored_without_time(unstreamed), stored_without_time(streamed));
+        assert_eq!(
+            (&unstreamed.usage, unstreamed.cost),
+            (&streamed.usage, streamed.cost)
+        );
+        assert_eq!(
+            stored_without_time(unstreamed),
+            stored_without_time(streamed)
+        );
     }
 }
 
@@ -94,19 +129,36 @@ async fn blocks_of_a_message_are_sent_back_unchanged() {
     let response = llm.complete(&request(), &|_| ()).await.unwrap().response;
     server.body().await;
 
-    let results = response.message.tool_calls.clone().into_iter().map(|call| ChatMessage::ToolResult {
-        call_id: call.id,
-        name: call.name,
-        parts: vec![MessagePart::Text("done".into())],
-    });
+    let results =
+        response
+            .message
+            .tool_calls
+            .clone()
+            .into_iter()
+            .map(|call| ChatMessage::ToolResult {
+                call_id: call.id,
+                name: call.name,
+                parts: vec![MessagePart::Text("done".into())],
+            });
     let mut messages = vec![
         ChatMessage::User(vec![MessagePart::Text("go".into())]),
         ChatMessage::Assistant(response.message),
     ];
     messages.extend(results);
-    llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();
+    llm.complete(
+        &LlmRequest {
+            messages,
+            tools: vec![],
+        },
+        &|_| (),
+    )
+    .await
+    .unwrap();
     let body = server.body().await;
-    assert_eq!(body["messages"][1], json!({ "role": "assistant", "content": all_block_kinds() }));
+    assert_eq!(
+        body["messages"][1],
+        json!({ "role": "assistant", "content": all_block_kinds() })
+    );
     let result = |id| json!({ "type": "tool_result", "tool_use_id": id, "content": [{ "type": "text", "text": "done" }] });
     assert_eq!(
         body["messages"][2],
@@ -126,14 +178,25 @@ async fn text_and_thinking_are_reported_during_the_stream() {
             LlmProgress::Retrying { .. } => panic!("no attempt failed"),
         }
     }
-    assert_eq!((text.as_str(), reasoning.as_str()), ("I look around.", "I should look first. ÜAnd then?"));
+    assert_eq!(
+        (text.as_str(), reasoning.as_str()),
+        ("I look around.", "I should look first. ÜAnd then?")
+    );
 }
 
 #[tokio::test]
 async fn connection_closes_after_the_end_of_the_stream() {
     let text = json!([{ "type": "text", "text": "Hello" }]);
     let mut server = Server::start(vec![stream(&message(&text)).then_silence()]).await;
-    assert_eq!(complete(&config(&server)).await.unwrap().response.message.text, "Hello");
+    assert_eq!(
+        complete(&config(&server))
+            .await
+            .unwrap()
+            .response
+            .message
+            .text,
+        "Hello"
+    );
     server.body().await;
     assert!(matches!(server.next().await, ServerEvent::Disconnected));
 }
@@ -144,8 +207,16 @@ async fn interleaved_thinking_is_requested() {
     let mut config = config(&server);
     config.reasoning_effort = Some("low".into());
     complete(&config).await.unwrap();
-    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
-    assert!(head.contains("anthropic-beta: interleaved-thinking-2025-05-14"), "{head}");
-    assert_eq!(body["thinking"], json!({ "type": "enabled", "budget_tokens": 2048 }));
+    let ServerEvent::Request { head, body } = server.next().await else {
+        panic!("no request")
+    };
+    assert!(
+        head.contains("anthropic-beta: interleaved-thinking-2025-05-14"),
+        "{head}"
+    );
+    assert_eq!(
+        body["thinking"],
+        json!({ "type": "enabled", "budget_tokens": 2048 })
+    );
     assert_eq!(body.get("temperature"), None);
 }

@@ -8,7 +8,10 @@ use crate::server::Server;
 
 /// Returns the configuration for `server`, without retries.
 pub(super) fn config(server: &Server) -> LlmConfig {
-    LlmConfig { model: "anthropic/claude-3-5-haiku-latest".into(), ..scene::config(server) }
+    LlmConfig {
+        model: "anthropic/claude-3-5-haiku-latest".into(),
+        ..scene::config(server)
+    }
 }
 
 /// Returns a message as Anthropic sends it without streaming.
@@ -29,11 +32,16 @@ pub(super) fn events(message: &Value) -> Vec<String> {
     start["content"] = json!([]);
     start["stop_reason"] = Value::Null;
     start["usage"]["output_tokens"] = 1.into();
-    let mut events = vec![json!({ "type": "message_start", "message": start }), json!({ "type": "ping" })];
+    let mut events = vec![
+        json!({ "type": "message_start", "message": start }),
+        json!({ "type": "ping" }),
+    ];
     for (index, block) in message["content"].as_array().unwrap().iter().enumerate() {
         let (start, deltas) = split_block(block);
-        events.push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
-        let delta = |delta| json!({ "type": "content_block_delta", "index": index, "delta": delta });
+        events
+            .push(json!({ "type": "content_block_start", "index": index, "content_block": start }));
+        let delta =
+            |delta| json!({ "type": "content_block_delta", "index": index, "delta": delta });
         events.extend(deltas.into_iter().map(delta));
         events.push(json!({ "type": "content_block_stop", "index": index }));
     }
@@ -54,20 +62,24 @@ fn split_block(block: &Value) -> (Value, Vec<Value>) {
     let deltas = match block["type"].as_str().unwrap() {
         "text" => {
             start["text"] = "".into();
-            halves(&block["text"]).map(|text| json!({ "type": "text_delta", "text": text })).into()
+            halves(&block["text"])
+                .map(|text| json!({ "type": "text_delta", "text": text }))
+                .into()
         }
         "thinking" => {
             start["thinking"] = "".into();
             start["signature"] = "".into();
-            let deltas =
-                halves(&block["thinking"]).map(|text| json!({ "type": "thinking_delta", "thinking": text }));
+            let deltas = halves(&block["thinking"])
+                .map(|text| json!({ "type": "thinking_delta", "thinking": text }));
             let signature = json!({ "type": "signature_delta", "signature": block["signature"] });
             deltas.into_iter().chain([signature]).collect()
         }
         "tool_use" => {
             start["input"] = json!({});
             let input = Value::from(block["input"].to_string());
-            halves(&input).map(|json| json!({ "type": "input_json_delta", "partial_json": json })).into()
+            halves(&input)
+                .map(|json| json!({ "type": "input_json_delta", "partial_json": json }))
+                .into()
         }
         _ => vec![],
     };

@@ -17,14 +17,28 @@ fn error(message: &str, code: &str) -> Value {
 #[tokio::test]
 async fn each_error_response_has_its_kind() {
     let quota = error("You exceeded your current quota", "insufficient_quota");
-    let window = error("This model's maximum context length is 8192 tokens.", "context_length_exceeded");
-    let overloaded =
-        json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
+    let window = error(
+        "This model's maximum context length is 8192 tokens.",
+        "context_length_exceeded",
+    );
+    let overloaded = json!({ "type": "error", "error": { "type": "overloaded_error", "message": "Overloaded" } });
     for (status, body, kind) in [
-        (401, &error("Incorrect API key provided", "invalid_api_key"), LlmErrorKind::Authentication),
+        (
+            401,
+            &error("Incorrect API key provided", "invalid_api_key"),
+            LlmErrorKind::Authentication,
+        ),
         (403, &error("not yours", "x"), LlmErrorKind::Permission),
-        (404, &error("The model `x` does not exist", "model_not_found"), LlmErrorKind::UnknownModel),
-        (429, &error("slow down", "rate_limit_exceeded"), LlmErrorKind::RateLimited),
+        (
+            404,
+            &error("The model `x` does not exist", "model_not_found"),
+            LlmErrorKind::UnknownModel,
+        ),
+        (
+            429,
+            &error("slow down", "rate_limit_exceeded"),
+            LlmErrorKind::RateLimited,
+        ),
         (429, &quota, LlmErrorKind::OutOfCredit),
         (400, &window, LlmErrorKind::ContextWindowExceeded),
         (500, &error("oops", "x"), LlmErrorKind::Unavailable),
@@ -47,10 +61,18 @@ async fn missing_key_is_not_called_a_wrong_one() {
     config.api_key = None;
     let error = complete(&config).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::MissingKey);
-    assert!(error.detail.starts_with("give one as LLM_API_KEY, as api_key under [llm]"), "{error}");
+    assert!(
+        error
+            .detail
+            .starts_with("give one as LLM_API_KEY, as api_key under [llm]"),
+        "{error}"
+    );
     // It may hold the key.
     config.headers = [("X-Api-Key".into(), "a-wrong-key".into())].into();
-    assert_eq!(complete(&config).await.unwrap_err().kind, LlmErrorKind::Authentication);
+    assert_eq!(
+        complete(&config).await.unwrap_err().kind,
+        LlmErrorKind::Authentication
+    );
 }
 
 #[tokio::test]
@@ -61,13 +83,21 @@ async fn server_of_plain_http_is_named_when_tls_fails() {
     let answer = async {
         let (mut connection, _) = listener.accept().await.unwrap();
         let _hello = connection.read(&mut [0; 4096]).await.unwrap();
-        connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.unwrap();
+        connection
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .unwrap();
         connection
     };
     let (result, _connection) = tokio::join!(complete(&config), answer);
     let error = result.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::Connection);
-    assert!(error.detail.contains("does not speak TLS: should base_url start with http://?"), "{error}");
+    assert!(
+        error
+            .detail
+            .contains("does not speak TLS: should base_url start with http://?"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -77,19 +107,37 @@ async fn error_within_a_stream_is_classified() {
         r#"{"error":{"message":"Overloaded","type":"overloaded_error"}}"#,
     ])])
     .await;
-    assert_eq!(complete(&config(&server)).await.unwrap_err().kind, LlmErrorKind::Unavailable);
+    assert_eq!(
+        complete(&config(&server)).await.unwrap_err().kind,
+        LlmErrorKind::Unavailable
+    );
 }
 
 #[tokio::test]
 async fn rate_limit_is_waited_for_and_reported() {
     let body = error("slow down", "rate_limit_exceeded").to_string();
-    let limited = Reply::new(429, &[("content-type", "application/json"), ("retry-after-ms", "20")], &body);
+    let limited = Reply::new(
+        429,
+        &[
+            ("content-type", "application/json"),
+            ("retry-after-ms", "20"),
+        ],
+        &body,
+    );
     let mut server = Server::start(vec![limited, Reply::json(200, &response_body("Hello"))]).await;
     let mut config = config(&server);
     config.retry.num_retries = 3;
     let (result, reports) = complete_with_progress(&config).await;
     assert_eq!(result.unwrap().response.message.text, "Hello");
-    let [LlmProgress::Retrying { attempt: 2, attempts: 3, after, error }] = &reports[..] else {
+    let [
+        LlmProgress::Retrying {
+            attempt: 2,
+            attempts: 3,
+            after,
+            error,
+        },
+    ] = &reports[..]
+    else {
         panic!("{reports:?}");
     };
     assert_eq!(error.kind, LlmErrorKind::RateLimited);
@@ -105,7 +153,12 @@ async fn request_is_not_sent_when_it_exceeds_the_context_window() {
     config.max_input_tokens = Some(2);
     let error = complete(&config).await.unwrap_err();
     assert_eq!(error.kind, LlmErrorKind::ContextWindowExceeded);
-    assert!(error.detail.ends_with("tokens, and openai/gpt-4o accepts 2"), "{error}");
+    assert!(
+        error
+            .detail
+            .ends_with("tokens, and openai/gpt-4o accepts 2"),
+        "{error}"
+    );
     assert_eq!(server.requests(), 0);
     config.max_input_tokens = Some(1000);
     complete(&config).await.unwrap();
@@ -117,28 +170,50 @@ async fn attempts_are_bounded() {
     let mut config = config(&server);
     config.retry.num_retries = 4;
     let (result, reports) = complete_with_progress(&config).await;
-    assert_eq!((result.unwrap_err().kind, reports.len()), (LlmErrorKind::Unavailable, 3));
+    assert_eq!(
+        (result.unwrap_err().kind, reports.len()),
+        (LlmErrorKind::Unavailable, 3)
+    );
     assert_eq!(server.requests(), 4);
 }
 
 #[tokio::test]
 async fn wrong_key_is_neither_retried_nor_logged() {
-    let body = error(&format!("Incorrect API key provided: {KEY}. {}", "x".repeat(1000)), "invalid_api_key");
+    let body = error(
+        &format!("Incorrect API key provided: {KEY}. {}", "x".repeat(1000)),
+        "invalid_api_key",
+    );
     let mut server = Server::start(vec![Reply::json(401, &body)]).await;
     let mut config = config(&server);
     config.retry.num_retries = 4;
     let error = complete(&config).await.unwrap_err();
-    assert!(error.detail.starts_with("status 401: Incorrect API key provided: [redacted]. xxx"), "{error}");
-    assert!(error.detail.chars().count() <= 501 && !format!("{error:?}").contains(KEY), "{error:?}");
+    assert!(
+        error
+            .detail
+            .starts_with("status 401: Incorrect API key provided: [redacted]. xxx"),
+        "{error}"
+    );
+    assert!(
+        error.detail.chars().count() <= 501 && !format!("{error:?}").contains(KEY),
+        "{error:?}"
+    );
     assert_eq!(server.requests(), 1);
 }
 
 #[tokio::test]
 async fn long_requested_delay_is_returned() {
-    let server = Server::start(vec![Reply::new(429, &[("llm_provider-retry-after", "3600")], "{}")]).await;
+    let server = Server::start(vec![Reply::new(
+        429,
+        &[("llm_provider-retry-after", "3600")],
+        "{}",
+    )])
+    .await;
     let mut config = config(&server);
     config.retry.num_retries = 5;
     let error = complete(&config).await.unwrap_err();
     assert_eq!(error.retry_after, Some(Duration::from_secs(3600)));
-    assert!(error.to_string().ends_with("; it asks to wait 3600 s"), "{error}");
+    assert!(
+        error.to_string().ends_with("; it asks to wait 3600 s"),
+        "{error}"
+    );
 }

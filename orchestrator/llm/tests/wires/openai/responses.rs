@@ -39,9 +39,17 @@ async fn response_is_stored_completely() {
     assert_eq!(completion.usage, usage);
     assert!(same_cost(completion.cost, COST), "{:?}", completion.cost);
 
-    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
-    assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1"), "{head}");
-    assert!(head.contains(&format!("authorization: Bearer {KEY}")), "{head}");
+    let ServerEvent::Request { head, body } = server.next().await else {
+        panic!("no request")
+    };
+    assert!(
+        head.starts_with("POST /v1/chat/completions HTTP/1.1"),
+        "{head}"
+    );
+    assert!(
+        head.contains(&format!("authorization: Bearer {KEY}")),
+        "{head}"
+    );
     assert_eq!(
         body,
         json!({
@@ -79,30 +87,62 @@ async fn text_and_reasoning_are_reported_during_the_stream() {
             });
             chunks.collect::<String>()
         };
-        assert_eq!((text_of(true), text_of(false)), ("Hello".to_owned(), "hm".to_owned()));
+        assert_eq!(
+            (text_of(true), text_of(false)),
+            ("Hello".to_owned(), "hm".to_owned())
+        );
     }
 }
 
 #[tokio::test]
 async fn connection_closes_after_the_end_of_the_stream() {
     let mut server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS).then_silence()]).await;
-    assert_eq!(complete(&config(&server)).await.unwrap().response.message.text, "Hello");
+    assert_eq!(
+        complete(&config(&server))
+            .await
+            .unwrap()
+            .response
+            .message
+            .text,
+        "Hello"
+    );
     server.body().await;
     assert!(matches!(server.next().await, ServerEvent::Disconnected));
 }
 
 #[tokio::test]
 async fn stream_is_detected_when_its_content_type_is_text() {
-    let body: String = RESPONSE_CHUNKS.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
-    let server = Server::start(vec![Reply::new(200, &[("content-type", "text/plain")], &body)]).await;
-    assert_eq!(complete(&config(&server)).await.unwrap().response.to_stored(), response_body("Hello"));
+    let body: String = RESPONSE_CHUNKS
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect();
+    let server = Server::start(vec![Reply::new(
+        200,
+        &[("content-type", "text/plain")],
+        &body,
+    )])
+    .await;
+    assert_eq!(
+        complete(&config(&server))
+            .await
+            .unwrap()
+            .response
+            .to_stored(),
+        response_body("Hello")
+    );
 }
 
 #[tokio::test]
 async fn cost_is_estimated_when_finished_stream_ends_before_usage() {
     let server = Server::start(vec![Reply::stream(&RESPONSE_CHUNKS[..3])]).await;
     let completion = complete(&config(&server)).await.unwrap();
-    assert_eq!((completion.response.message.text.as_str(), completion.usage.completion_tokens), ("Hello", 1));
+    assert_eq!(
+        (
+            completion.response.message.text.as_str(),
+            completion.usage.completion_tokens
+        ),
+        ("Hello", 1)
+    );
     assert!(completion.usage.prompt_tokens > 0 && completion.cost.unwrap() > 0.0);
 }
 
@@ -124,14 +164,25 @@ async fn streamed_calls_keep_the_arguments_of_the_model() {
         ..Default::default()
     };
     let response = complete(&config(&server)).await.unwrap().response;
-    assert_eq!(response.message.tool_calls, [call("a", r#"{"command": "ls"}"#), call("b", r#"{"comm"#)]);
+    assert_eq!(
+        response.message.tool_calls,
+        [call("a", r#"{"command": "ls"}"#), call("b", r#"{"comm"#)]
+    );
 }
 
 #[tokio::test]
 async fn cost_reported_by_the_proxy_is_used() {
-    for header in ["x-litellm-response-cost", "llm_provider-x-litellm-response-cost"] {
+    for header in [
+        "x-litellm-response-cost",
+        "llm_provider-x-litellm-response-cost",
+    ] {
         let headers = [("content-type", "application/json"), (header, "0.125")];
-        let server = Server::start(vec![Reply::new(200, &headers, &response_body("x").to_string())]).await;
+        let server = Server::start(vec![Reply::new(
+            200,
+            &headers,
+            &response_body("x").to_string(),
+        )])
+        .await;
         assert_eq!(complete(&config(&server)).await.unwrap().cost, Some(0.125));
     }
 }
@@ -150,7 +201,9 @@ async fn no_key_is_sent_when_none_is_configured() {
     let mut config = config(&server);
     config.api_key = None;
     complete(&config).await.unwrap();
-    let ServerEvent::Request { head, .. } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, .. } = server.next().await else {
+        panic!("no request")
+    };
     assert!(!head.contains("authorization"), "{head}");
 }
 
@@ -160,8 +213,11 @@ async fn refused_parameter_is_dropped() {
         "message": "Unsupported value: 'temperature' does not support 0 with this model.",
         "type": "invalid_request_error", "param": "temperature", "code": "unsupported_value",
     }});
-    let mut server =
-        Server::start(vec![Reply::json(400, &error), Reply::json(200, &response_body("x"))]).await;
+    let mut server = Server::start(vec![
+        Reply::json(400, &error),
+        Reply::json(200, &response_body("x")),
+    ])
+    .await;
     complete(&config(&server)).await.unwrap();
     assert_eq!(server.body().await["temperature"], 0.0);
     assert_eq!(server.body().await["temperature"], Value::Null);

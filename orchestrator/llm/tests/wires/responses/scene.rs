@@ -8,7 +8,10 @@ use crate::server::{Reply, Server};
 
 /// Returns the configuration for `server`, without retries.
 pub(super) fn config(server: &Server) -> LlmConfig {
-    LlmConfig { model: "openai/responses/gpt-5".into(), ..scene::config(server) }
+    LlmConfig {
+        model: "openai/responses/gpt-5".into(),
+        ..scene::config(server)
+    }
 }
 
 /// Returns a response as OpenAI sends it without streaming.
@@ -46,7 +49,8 @@ pub(super) fn reasoning_item(id: &str, text: &str) -> Value {
 /// Returns the events of the same response as a stream. The last event is terminal.
 pub(super) fn events(response: &Value) -> Vec<String> {
     let mut start = response.clone();
-    (start["status"], start["output"], start["usage"]) = ("in_progress".into(), json!([]), Value::Null);
+    (start["status"], start["output"], start["usage"]) =
+        ("in_progress".into(), json!([]), Value::Null);
     let mut events = vec![
         json!({ "type": "response.created", "response": start }),
         json!({ "type": "response.in_progress", "response": start }),
@@ -56,7 +60,11 @@ pub(super) fn events(response: &Value) -> Vec<String> {
         let mut added = item.clone();
         added["encrypted_content"] = "partial".into();
         events.push(event("output_item.added", "item", &added));
-        events.extend(deltas(item).into_iter().map(|(name, delta)| event(name, "delta", delta)));
+        events.extend(
+            deltas(item)
+                .into_iter()
+                .map(|(name, delta)| event(name, "delta", delta)),
+        );
         events.push(event("output_item.done", "item", item));
     }
     let kind = format!("response.{}", response["status"].as_str().unwrap());

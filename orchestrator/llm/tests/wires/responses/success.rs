@@ -46,19 +46,42 @@ fn sent_back(items: &Value) -> Vec<Value> {
 }
 
 /// Sends back a response with the results of these calls, and returns their items.
-async fn input_after(server: &mut Server, mut message: AssistantMessage, call_ids: &[&str]) -> Vec<Value> {
-    message.tool_calls.retain(|call| call_ids.contains(&call.id.as_str()));
-    let parts =
-        vec![MessagePart::Text("done".into()), MessagePart::Image("data:image/png;base64,AA==".into())];
-    let results = message.tool_calls.clone().into_iter().map(|call| ChatMessage::ToolResult {
-        call_id: call.id,
-        name: call.name,
-        parts: parts.clone(),
-    });
-    let start = request().messages.into_iter().chain([ChatMessage::Assistant(message)]);
+async fn input_after(
+    server: &mut Server,
+    mut message: AssistantMessage,
+    call_ids: &[&str],
+) -> Vec<Value> {
+    message
+        .tool_calls
+        .retain(|call| call_ids.contains(&call.id.as_str()));
+    let parts = vec![
+        MessagePart::Text("done".into()),
+        MessagePart::Image("data:image/png;base64,AA==".into()),
+    ];
+    let results = message
+        .tool_calls
+        .clone()
+        .into_iter()
+        .map(|call| ChatMessage::ToolResult {
+            call_id: call.id,
+            name: call.name,
+            parts: parts.clone(),
+        });
+    let start = request()
+        .messages
+        .into_iter()
+        .chain([ChatMessage::Assistant(message)]);
     let messages = start.chain(results).collect();
     let llm = ProviderLlm::new(&config(server)).unwrap();
-    llm.complete(&LlmRequest { messages, tools: vec![] }, &|_| ()).await.unwrap();
+    llm.complete(
+        &LlmRequest {
+            messages,
+            tools: vec![],
+        },
+        &|_| (),
+    )
+    .await
+    .unwrap();
     let input = server.body().await["input"].take();
     input.as_array().unwrap()[1..].to_vec() // after the user's message
 }
@@ -72,17 +95,44 @@ fn result(call_id: &str) -> Value {
 
 #[tokio::test]
 async fn request_has_the_format_of_the_responses_api() {
-    let mut server = Server::start(vec![Reply::json(200, &response(&json!([text_item("Hello")])))]).await;
+    let mut server = Server::start(vec![Reply::json(
+        200,
+        &response(&json!([text_item("Hello")])),
+    )])
+    .await;
     let mut config = config(&server);
     config.reasoning_effort = Some("low".into());
-    let Completion { response, usage, cost, .. } = complete(&config).await.unwrap();
-    assert_eq!((response.message.text.as_str(), response.finish_reason.as_str()), ("Hello", "stop"));
-    assert_eq!((usage.prompt_tokens, usage.completion_tokens, usage.cache_read_tokens), (1000, 100, 600));
+    let Completion {
+        response,
+        usage,
+        cost,
+        ..
+    } = complete(&config).await.unwrap();
+    assert_eq!(
+        (
+            response.message.text.as_str(),
+            response.finish_reason.as_str()
+        ),
+        ("Hello", "stop")
+    );
+    assert_eq!(
+        (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            usage.cache_read_tokens
+        ),
+        (1000, 100, 600)
+    );
     assert!((cost.unwrap() - COST).abs() < 1e-12, "{cost:?}");
 
-    let ServerEvent::Request { head, body } = server.next().await else { panic!("no request") };
+    let ServerEvent::Request { head, body } = server.next().await else {
+        panic!("no request")
+    };
     assert!(head.starts_with("POST /v1/responses HTTP/1.1"), "{head}");
-    assert!(head.contains(&format!("authorization: Bearer {KEY}")), "{head}");
+    assert!(
+        head.contains(&format!("authorization: Bearer {KEY}")),
+        "{head}"
+    );
     assert_eq!(
         body,
         json!({
@@ -107,13 +157,23 @@ async fn stream_results_in_the_same_response() {
         let mut terminal: Value = serde_json::from_str(last).unwrap();
         terminal["response"]["output"] = json!([]);
         *last = terminal.to_string();
-        let replies = vec![Reply::json(200, &response), stream(&events(&response)), stream(&without_output)];
+        let replies = vec![
+            Reply::json(200, &response),
+            stream(&events(&response)),
+            stream(&without_output),
+        ];
         let server = Server::start(replies).await;
         let unstreamed = complete(&config(&server)).await.unwrap();
         for _ in 0..2 {
             let streamed = complete(&config(&server)).await.unwrap();
-            assert_eq!((&unstreamed.usage, unstreamed.cost), (&streamed.usage, streamed.cost));
-            assert_eq!(unstreamed.response.to_stored(), streamed.response.to_stored());
+            assert_eq!(
+                (&unstreamed.usage, unstreamed.cost),
+                (&streamed.usage, streamed.cost)
+            );
+            assert_eq!(
+                unstreamed.response.to_stored(),
+                streamed.response.to_stored()
+            );
         }
     }
 }
@@ -141,7 +201,10 @@ async fn reasoning_is_not_sent_back_without_its_call() {
     let message = complete(&config(&server)).await.unwrap().response.message;
     server.body().await;
     let input = input_after(&mut server, message, &["call_1"]).await;
-    assert_eq!(input, [&sent_back(&output)[..2], &[result("call_1")]].concat());
+    assert_eq!(
+        input,
+        [&sent_back(&output)[..2], &[result("call_1")]].concat()
+    );
 }
 
 #[tokio::test]
@@ -156,7 +219,10 @@ async fn text_and_reasoning_are_reported_during_the_stream() {
             LlmProgress::Retrying { .. } => panic!("no attempt failed"),
         }
     }
-    assert_eq!((text.as_str(), reasoning.as_str()), ("I look around.So.", "I should look first. ÜAnd then?"));
+    assert_eq!(
+        (text.as_str(), reasoning.as_str()),
+        ("I look around.So.", "I should look first. ÜAnd then?")
+    );
 }
 
 #[tokio::test]
@@ -167,27 +233,47 @@ async fn incomplete_response_has_its_text_and_reason() {
     let server = Server::start(vec![Reply::json(200, &cut), stream(&events(&cut))]).await;
     for _ in 0..2 {
         let response = complete(&config(&server)).await.unwrap().response;
-        assert_eq!((response.message.text.as_str(), response.finish_reason.as_str()), ("Hel", "length"));
+        assert_eq!(
+            (
+                response.message.text.as_str(),
+                response.finish_reason.as_str()
+            ),
+            ("Hel", "length")
+        );
     }
 }
 
 #[tokio::test]
 async fn refusal_of_the_model_is_its_text() {
     let refusal = json!({ "type": "refusal", "refusal": "I cannot help with that." });
-    let output = json!([{ "type": "message", "id": "msg_1", "role": "assistant", "content": [refusal] }]);
+    let output =
+        json!([{ "type": "message", "id": "msg_1", "role": "assistant", "content": [refusal] }]);
     let server = Server::start(vec![stream(&events(&response(&output)))]).await;
     let (result, reports) = complete_with_progress(&config(&server)).await;
     let response = result.unwrap().response;
     assert_eq!(response.finish_reason, "content_filter");
     assert_eq!(response.message.text, "I cannot help with that.");
-    assert_eq!(reports, [LlmProgress::Text("I cannot help with that.".into())]);
+    assert_eq!(
+        reports,
+        [LlmProgress::Text("I cannot help with that.".into())]
+    );
 }
 
 #[tokio::test]
 async fn connection_closes_after_the_terminal_event() {
-    let mut server =
-        Server::start(vec![stream(&events(&response(&json!([text_item("Hello")])))).then_silence()]).await;
-    assert_eq!(complete(&config(&server)).await.unwrap().response.message.text, "Hello");
+    let mut server = Server::start(vec![
+        stream(&events(&response(&json!([text_item("Hello")])))).then_silence(),
+    ])
+    .await;
+    assert_eq!(
+        complete(&config(&server))
+            .await
+            .unwrap()
+            .response
+            .message
+            .text,
+        "Hello"
+    );
     server.body().await;
     assert!(matches!(server.next().await, ServerEvent::Disconnected));
 }
@@ -197,7 +283,11 @@ async fn images_of_the_user_are_sent() {
     let mut server = Server::start(vec![Reply::json(200, &response(&json!([])))]).await;
     let mut request = request();
     request.messages[1] = ChatMessage::User(vec![MessagePart::Image("https://h/cat.png".into())]);
-    ProviderLlm::new(&config(&server)).unwrap().complete(&request, &|_| ()).await.unwrap();
+    ProviderLlm::new(&config(&server))
+        .unwrap()
+        .complete(&request, &|_| ())
+        .await
+        .unwrap();
     let part = json!({ "type": "input_image", "image_url": "https://h/cat.png", "detail": "auto" });
     assert_eq!(server.body().await["input"][0]["content"], json!([part]));
 }

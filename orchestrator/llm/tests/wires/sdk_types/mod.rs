@@ -1,4 +1,5 @@
-//! Requests of each wire, validated with the parameter types of OpenAI's and Anthropic's SDKs from PyPI.
+//! Requests of each wire, validated with the parameter types of OpenAI's and Anthropic's SDKs from
+//! PyPI.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -39,7 +40,11 @@ fn model(api: &'static str, name: &str, change: impl FnOnce(&mut LlmConfig)) -> 
     };
     let mut config = LlmConfig::new(name);
     change(&mut config);
-    Model { api, config, response }
+    Model {
+        api,
+        config,
+        response,
+    }
 }
 
 fn models() -> Vec<Model> {
@@ -80,7 +85,8 @@ fn response() -> Value {
             "arguments": "{}", "status": "completed",
         })
     };
-    let text = json!({ "type": "output_text", "text": "I look.", "annotations": [], "logprobs": [] });
+    let text =
+        json!({ "type": "output_text", "text": "I look.", "annotations": [], "logprobs": [] });
     let output = json!([
         {
             "type": "reasoning", "id": "rs_1", "summary": [{ "type": "summary_text", "text": "hm" }],
@@ -120,26 +126,48 @@ fn message() -> Value {
 async fn request(model: &Model, messages: &[ChatMessage]) -> (Value, Vec<ChatMessage>) {
     let mut server = Server::start(vec![Reply::json(200, &model.response)]).await;
     let (url, key) = (server.url.clone(), scene::KEY.into());
-    let config = LlmConfig { base_url: Some(url), api_key: Some(key), ..model.config.clone() };
+    let config = LlmConfig {
+        base_url: Some(url),
+        api_key: Some(key),
+        ..model.config.clone()
+    };
     let tools = scene::request().tools;
-    let request = LlmRequest { messages: messages.to_vec(), tools };
-    let completion = ProviderLlm::new(&config).unwrap().complete(&request, &|_| ()).await.unwrap();
+    let request = LlmRequest {
+        messages: messages.to_vec(),
+        tools,
+    };
+    let completion = ProviderLlm::new(&config)
+        .unwrap()
+        .complete(&request, &|_| ())
+        .await
+        .unwrap();
     let message = completion.response.message;
     let calls = message.tool_calls.clone();
     let results = calls.into_iter().map(|call| ChatMessage::ToolResult {
         call_id: call.id,
         name: call.name,
-        parts: vec![MessagePart::Text("done".into()), MessagePart::Image(IMAGE.into())],
+        parts: vec![
+            MessagePart::Text("done".into()),
+            MessagePart::Image(IMAGE.into()),
+        ],
     });
     let body = json!({ "api": model.api, "body": server.body().await });
-    (body, std::iter::once(ChatMessage::Assistant(message)).chain(results).collect())
+    (
+        body,
+        std::iter::once(ChatMessage::Assistant(message))
+            .chain(results)
+            .collect(),
+    )
 }
 
-/// Returns the requests of all models: first with an empty history, then with their own response, and then with those of all
-/// others.
+/// Returns the requests of all models: first with an empty history, then with their own response,
+/// and then with those of all others.
 async fn requests() -> Vec<Value> {
     let user = |text: &str| {
-        ChatMessage::User(vec![MessagePart::Text(text.into()), MessagePart::Image(IMAGE.into())])
+        ChatMessage::User(vec![
+            MessagePart::Text(text.into()),
+            MessagePart::Image(IMAGE.into()),
+        ])
     };
     let start = vec![ChatMessage::System("be good".into()), user("go")];
     let models = models();
@@ -164,17 +192,30 @@ fn validate(requests: &[Value], packages: &Path) -> Vec<Value> {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines: String = requests.iter().map(|request| format!("{request}\n")).collect();
-    process.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let lines: String = requests
+        .iter()
+        .map(|request| format!("{request}\n"))
+        .collect();
+    process
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
     let output = process.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", output.status);
     let output = String::from_utf8(output.stdout).unwrap();
-    output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 #[tokio::test]
 async fn requests_have_the_types_of_the_providers_sdks() {
-    let Some(packages) = pypi_packages() else { return };
+    let Some(packages) = pypi_packages() else {
+        return;
+    };
     let requests = requests().await;
     let results = validate(&requests, &packages);
     assert_eq!(results.len(), requests.len());
@@ -183,7 +224,11 @@ async fn requests_have_the_types_of_the_providers_sdks() {
         // An unknown key is an error in every object with a type.
         let is_free = |path: &&Value| {
             let mut keys = path.as_array().unwrap().iter();
-            keys.any(|key| FREE_FIELDS.iter().any(|(api, field)| request["api"] == *api && key == field))
+            keys.any(|key| {
+                FREE_FIELDS
+                    .iter()
+                    .any(|(api, field)| request["api"] == *api && key == field)
+            })
         };
         let unchecked = result["unchecked"].as_array().unwrap().iter();
         let unchecked: Vec<&Value> = unchecked.filter(|path| !is_free(path)).collect();

@@ -40,7 +40,10 @@ pub(super) enum Act {
 
 impl Act {
     pub(super) fn frames(frames: &[ActionFrame]) -> Self {
-        Self::Respond { bytes: encode(frames), cut: false }
+        Self::Respond {
+            bytes: encode(frames),
+            cut: false,
+        }
     }
 
     pub(super) fn frames_then_cut(frames: &[ActionFrame]) -> Self {
@@ -48,18 +51,26 @@ impl Act {
     }
 
     pub(super) fn bytes_then_cut(bytes: &[u8]) -> Self {
-        Self::Respond { bytes: bytes.to_vec(), cut: true }
+        Self::Respond {
+            bytes: bytes.to_vec(),
+            cut: true,
+        }
     }
 
     pub(super) fn refuse(status: u16, code: &str) -> Self {
         let body = serde_json::json!({"code": code, "detail": "because \u{1b}[31m"});
-        Self::Refuse { status, body: body.to_string().into() }
+        Self::Refuse {
+            status,
+            body: body.to_string().into(),
+        }
     }
 }
 
 fn encode(frames: &[ActionFrame]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    frames.iter().for_each(|frame| frame.encode(&mut bytes).unwrap());
+    frames
+        .iter()
+        .for_each(|frame| frame.encode(&mut bytes).unwrap());
     bytes
 }
 
@@ -88,7 +99,11 @@ impl FakeServer {
 
     /// Expects this request next.
     pub(super) fn on(self, request: &str, act: Act) -> Self {
-        self.0.lock().unwrap().script.push_back((request.to_owned(), act));
+        self.0
+            .lock()
+            .unwrap()
+            .script
+            .push_back((request.to_owned(), act));
         self
     }
 
@@ -112,10 +127,20 @@ impl FakeServer {
         }
         let mut state = self.0.lock().unwrap();
         if request.uri().path() == "/v1/info" {
-            return respond(200, serde_json::to_vec(&info(state.boot_id.unwrap())).unwrap());
+            return respond(
+                200,
+                serde_json::to_vec(&info(state.boot_id.unwrap())).unwrap(),
+            );
         }
-        let actual = format!("{} {}", request.method(), request.uri().path_and_query().unwrap());
-        let (expected, act) = state.script.pop_front().unwrap_or_else(|| panic!("not expected: {actual}"));
+        let actual = format!(
+            "{} {}",
+            request.method(),
+            request.uri().path_and_query().unwrap()
+        );
+        let (expected, act) = state
+            .script
+            .pop_front()
+            .unwrap_or_else(|| panic!("not expected: {actual}"));
         assert_eq!(actual, expected);
         match act {
             Act::Respond { bytes, cut: false } => return respond(200, bytes),
@@ -164,8 +189,8 @@ impl Connector for FakeServer {
                 let response = server.respond_to(&request, &cut_in_service);
                 async move { Ok::<_, Infallible>(response) }
             });
-            let serving =
-                http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(far), service);
+            let serving = http2::Builder::new(TokioExecutor::new())
+                .serve_connection(TokioIo::new(far), service);
             let _ = cut.run_until_cancelled(serving).await;
         });
         Ok(Box::new(near))
@@ -179,8 +204,12 @@ fn respond(status: u16, body: Vec<u8>) -> Response<UnsyncBoxBody<Bytes, Infallib
 }
 
 /// Sends the bytes, then cuts the connection before the end of the body.
-fn respond_then_cut(bytes: Vec<u8>, cut: CancellationToken) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
-    let first = futures_util::stream::once(async { Ok(hyper::body::Frame::data(Bytes::from(bytes))) });
+fn respond_then_cut(
+    bytes: Vec<u8>,
+    cut: CancellationToken,
+) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    let first =
+        futures_util::stream::once(async { Ok(hyper::body::Frame::data(Bytes::from(bytes))) });
     let then = futures_util::stream::once(async move {
         // Gives the server time to write the bytes before the cut.
         for _ in 0..100 {
@@ -198,7 +227,12 @@ fn info(boot_id: &str) -> ServerInfo {
         boot_id: boot_id.parse().unwrap(),
         working_dir: "/workspace".into(),
         capabilities: Vec::new(),
-        limits: ServerLimits { body_bytes: 0, output_bytes: 0, ended_actions: 0, retention_seconds: 0 },
+        limits: ServerLimits {
+            body_bytes: 0,
+            output_bytes: 0,
+            ended_actions: 0,
+            retention_seconds: 0,
+        },
     }
 }
 

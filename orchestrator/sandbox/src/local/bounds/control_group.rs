@@ -1,10 +1,13 @@
-//! Control groups of both versions, for root if their file system is writable, and for a service of systemd that may create some.
+//! Control groups of both versions, for root if their file system is writable, and for a service of
+//! systemd that may create some.
 //!
-//! Root's sandboxes have groups below a top-level group, as with container engines, because this program's own group may be
-//! removed before the sandbox. Those of a service are below the service's group, which systemd keeps while it has processes, also
-//! between two starts of the service. The unit needs `Delegate=`, and `DelegateSubgroup=` for the program itself: a group with
-//! processes of its own cannot bound groups below it. The names are derived from the installation and the sandbox, so that the
-//! groups are found without a record. Outside of a service, its groups are found by the processes of their sandboxes.
+//! Root's sandboxes have groups below a top-level group, as with container engines, because this
+//! program's own group may be removed before the sandbox. Those of a service are below the
+//! service's group, which systemd keeps while it has processes, also between two starts of the
+//! service. The unit needs `Delegate=`, and `DelegateSubgroup=` for the program itself: a group
+//! with processes of its own cannot bound groups below it. The names are derived from the
+//! installation and the sandbox, so that the groups are found without a record. Outside of a
+//! service, its groups are found by the processes of their sandboxes.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -79,7 +82,9 @@ impl ControlGroups {
     fn probed(hierarchies: Vec<Hierarchy>) -> Result<Self, String> {
         let groups = Self { hierarchies };
         let name = format!("probe-{}", std::process::id());
-        let created = groups.enable().and_then(|()| groups.create(&name, &ResourceLimits::default()));
+        let created = groups
+            .enable()
+            .and_then(|()| groups.create(&name, &ResourceLimits::default()));
         for hierarchy in &groups.hierarchies {
             let _ = fs::remove_dir(hierarchy.group(&name));
             let _ = fs::remove_dir(hierarchy.parent());
@@ -90,22 +95,31 @@ impl ControlGroups {
 
     /// Enables the controllers for child groups, as version 2 requires.
     fn enable(&self) -> io::Result<()> {
-        for hierarchy in self.hierarchies.iter().filter(|hierarchy| hierarchy.bounds == Bounds::Everything) {
+        for hierarchy in self
+            .hierarchies
+            .iter()
+            .filter(|hierarchy| hierarchy.bounds == Bounds::Everything)
+        {
             enable_in(&hierarchy.root)?;
         }
         Ok(())
     }
 
-    /// Returns all hierarchies that can have groups with this name. `server` is a process of the sandbox: a service may have created
-    /// its groups below its own.
-    pub(in super::super) fn of_sandbox(file_system: &Path, name: &str, server: Option<i32>) -> Self {
+    /// Returns all hierarchies that can have groups with this name. `server` is a process of the
+    /// sandbox: a service may have created its groups below its own.
+    pub(in super::super) fn of_sandbox(
+        file_system: &Path,
+        name: &str,
+        server: Option<i32>,
+    ) -> Self {
         let of_server = server.and_then(|server| of_member(file_system, name, server));
         let mut hierarchies = hierarchies(file_system);
         hierarchies.extend(of_server.or_else(|| delegated(file_system)));
         Self { hierarchies }
     }
 
-    /// Kills the processes of the groups with this name in all hierarchies, and removes the groups. Idempotent.
+    /// Kills the processes of the groups with this name in all hierarchies, and removes the groups.
+    /// Idempotent.
     pub(in super::super) async fn remove(&self, name: &str) -> io::Result<()> {
         for hierarchy in &self.hierarchies {
             hierarchy.remove(name).await?;
@@ -114,8 +128,15 @@ impl ControlGroups {
     }
 
     /// Creates the groups with this name, for a process that enters them.
-    pub(super) fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<Vec<ControlGroup>> {
-        self.hierarchies.iter().map(|hierarchy| hierarchy.create(name, resources)).collect()
+    pub(super) fn create(
+        &self,
+        name: &str,
+        resources: &ResourceLimits,
+    ) -> io::Result<Vec<ControlGroup>> {
+        self.hierarchies
+            .iter()
+            .map(|hierarchy| hierarchy.create(name, resources))
+            .collect()
     }
 }
 
@@ -124,27 +145,44 @@ fn hierarchies(file_system: &Path) -> Vec<Hierarchy> {
     if file_system.join("cgroup.controllers").exists() {
         return vec![Hierarchy::new(file_system.to_owned(), Bounds::Everything)];
     }
-    [("memory", Bounds::Memory), ("cpu", Bounds::Processors), ("pids", Bounds::Processes)]
-        .map(|(controller, bounds)| Hierarchy::new(file_system.join(controller), bounds))
-        .into()
+    [
+        ("memory", Bounds::Memory),
+        ("cpu", Bounds::Processors),
+        ("pids", Bounds::Processes),
+    ]
+    .map(|(controller, bounds)| Hierarchy::new(file_system.join(controller), bounds))
+    .into()
 }
 
-/// Returns the hierarchy below the group of this program's service. `None` unless systemd has started the program in a subgroup.
+/// Returns the hierarchy below the group of this program's service. `None` unless systemd has
+/// started the program in a subgroup.
 fn delegated(file_system: &Path) -> Option<Hierarchy> {
     let own = ControlGroup::of_process("self", file_system).ok()?.folder;
     let root = own.parent()?.to_owned();
     let mut value = [0];
     let is_delegated = rustix::fs::getxattr(&root, DELEGATED, &mut value).is_ok() && value == *b"1";
     let mount_point = file_system.to_owned();
-    is_delegated.then_some(Hierarchy { mount_point, root, bounds: Bounds::Everything })
+    is_delegated.then_some(Hierarchy {
+        mount_point,
+        root,
+        bounds: Bounds::Everything,
+    })
 }
 
 /// Returns the hierarchy in which a process is in the group with this name.
 fn of_member(file_system: &Path, name: &str, process: i32) -> Option<Hierarchy> {
-    let group = ControlGroup::of_process(&process.to_string(), file_system).ok()?.folder;
-    let parent = group.parent().filter(|parent| parent.ends_with(PARENT) && group.ends_with(name))?;
+    let group = ControlGroup::of_process(&process.to_string(), file_system)
+        .ok()?
+        .folder;
+    let parent = group
+        .parent()
+        .filter(|parent| parent.ends_with(PARENT) && group.ends_with(name))?;
     let (mount_point, root) = (file_system.to_owned(), parent.parent()?.to_owned());
-    Some(Hierarchy { mount_point, root, bounds: Bounds::Everything })
+    Some(Hierarchy {
+        mount_point,
+        root,
+        bounds: Bounds::Everything,
+    })
 }
 
 fn enable_in(group: &Path) -> io::Result<()> {
@@ -154,7 +192,11 @@ fn enable_in(group: &Path) -> io::Result<()> {
 impl Hierarchy {
     /// Returns the hierarchy with groups at the top.
     fn new(mount_point: PathBuf, bounds: Bounds) -> Self {
-        Self { root: mount_point.clone(), mount_point, bounds }
+        Self {
+            root: mount_point.clone(),
+            mount_point,
+            bounds,
+        }
     }
 
     fn parent(&self) -> PathBuf {
@@ -168,13 +210,21 @@ impl Hierarchy {
     fn create(&self, name: &str, resources: &ResourceLimits) -> io::Result<ControlGroup> {
         let group = self.group(name);
         self.create_folder(&group)?;
-        for Setting { file, value, is_needed } in self.bounds.settings(resources) {
+        for Setting {
+            file,
+            value,
+            is_needed,
+        } in self.bounds.settings(resources)
+        {
             match write(&group.join(file), &value) {
                 Err(error) if is_needed => return Err(error),
                 _ => {}
             }
         }
-        Ok(ControlGroup { folder: group, mount_point: self.mount_point.clone() })
+        Ok(ControlGroup {
+            folder: group,
+            mount_point: self.mount_point.clone(),
+        })
     }
 
     fn create_folder(&self, group: &Path) -> io::Result<()> {
@@ -183,7 +233,8 @@ impl Hierarchy {
             let created = self.create_parent().and_then(|()| fs::create_dir(group));
             attempt += 1;
             match created {
-                Err(error) if error.kind() == ErrorKind::NotFound && attempt < MAX_CREATION_ATTEMPTS => {}
+                Err(error)
+                    if error.kind() == ErrorKind::NotFound && attempt < MAX_CREATION_ATTEMPTS => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
                 result => return result.map_err(|error| with_path("create", group, error)),
             }
@@ -227,10 +278,23 @@ impl Hierarchy {
 
 impl Bounds {
     fn settings(self, resources: &ResourceLimits) -> Vec<Setting> {
-        let needed = |file, value: String| Setting { file, value, is_needed: true };
+        let needed = |file, value: String| Setting {
+            file,
+            value,
+            is_needed: true,
+        };
         // The file does not exist if the kernel does not count it.
-        let swap = |file, value: String| Setting { file, value, is_needed: false };
-        let ResourceLimits { memory_bytes, cpus, pids, .. } = resources;
+        let swap = |file, value: String| Setting {
+            file,
+            value,
+            is_needed: false,
+        };
+        let ResourceLimits {
+            memory_bytes,
+            cpus,
+            pids,
+            ..
+        } = resources;
         let quota = quota(*cpus);
         let pids = || needed("pids.max", pids.to_string());
         match self {
@@ -254,18 +318,28 @@ impl Bounds {
 }
 
 /// The kernel's minimum is a millisecond.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an approximate limit suffices")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an approximate limit suffices"
+)]
 fn quota(cpus: f64) -> u64 {
     ((cpus * f64::from(CPU_PERIOD)) as u64).max(1000)
 }
 
-/// Kills the processes of a group. Checks their membership again, because an id may have been reused.
+/// Kills the processes of a group. Checks their membership again, because an id may have been
+/// reused.
 fn kill_members(group: &Path) -> io::Result<()> {
     let listed = members(group);
-    let known: Vec<KnownProcess> =
-        listed.into_iter().filter_map(|pid| KnownProcess::with_pid(pid).ok()).collect();
+    let known: Vec<KnownProcess> = listed
+        .into_iter()
+        .filter_map(|pid| KnownProcess::with_pid(pid).ok())
+        .collect();
     let still = members(group);
-    let known: Vec<KnownProcess> = known.into_iter().filter(|process| still.contains(&process.pid)).collect();
+    let known: Vec<KnownProcess> = known
+        .into_iter()
+        .filter(|process| still.contains(&process.pid))
+        .collect();
     kill_all(&known).map(drop)
 }
 
@@ -283,7 +357,10 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 }
 
 fn with_path(operation: &str, path: &Path, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot {operation} {}: {error}", path.display()))
+    io::Error::new(
+        error.kind(),
+        format!("cannot {operation} {}: {error}", path.display()),
+    )
 }
 
 #[cfg(test)]
@@ -294,7 +371,12 @@ mod tests {
 
     #[test]
     fn both_versions_have_the_same_settings() {
-        let resources = ResourceLimits { memory_bytes: 1 << 30, cpus: 1.5, pids: 100, disk_bytes: 1 };
+        let resources = ResourceLimits {
+            memory_bytes: 1 << 30,
+            cpus: 1.5,
+            pids: 100,
+            disk_bytes: 1,
+        };
         let settings = |bounds: Bounds| {
             let settings = bounds.settings(&resources).into_iter();
             settings

@@ -1,9 +1,10 @@
 //! Limits of a local sandbox's memory, CPUs and processes. Probed once by using them.
 //!
-//! **Control groups** limit a sandbox as a whole, as with containers. Root can create them directly, and other users can
-//! request a systemd scope, which is a control group. **Resource limits** are the fallback: they limit the memory of each
-//! process, and for an unprivileged user the number of processes. Many small processes can exceed the memory limit then, and
-//! CPUs are not limited.
+//! **Control groups** limit a sandbox as a whole, as with containers. Root can create them
+//! directly, and other users can request a systemd scope, which is a control group. **Resource
+//! limits** are the fallback: they limit the memory of each process, and for an unprivileged user
+//! the number of processes. Many small processes can exceed the memory limit then, and CPUs are not
+//! limited.
 
 mod control_group;
 mod scope;
@@ -38,10 +39,16 @@ impl fmt::Display for Bounds {
             Kind::Groups(_) => f.write_str("memory, processors and processes (control groups)"),
             Kind::Scopes(_) => f.write_str("memory, processors and processes (systemd scope)"),
             Kind::Limits(reason) if geteuid().is_root() => {
-                write!(f, "memory of each process, neither processors nor processes ({reason})")
+                write!(
+                    f,
+                    "memory of each process, neither processors nor processes ({reason})"
+                )
             }
             Kind::Limits(reason) => {
-                write!(f, "memory of each process, your processes together, not processors ({reason})")
+                write!(
+                    f,
+                    "memory of each process, your processes together, not processors ({reason})"
+                )
             }
         }
     }
@@ -73,8 +80,8 @@ impl Bounds {
         }
     }
 
-    /// Creates the limits of the sandbox with this name. Returns the launcher as a command that enters them, performs its
-    /// preparation, and executes the program that is appended.
+    /// Creates the limits of the sandbox with this name. Returns the launcher as a command that
+    /// enters them, performs its preparation, and executes the program that is appended.
     pub(super) fn command(
         &self,
         launcher: &Path,
@@ -86,7 +93,10 @@ impl Bounds {
         match &self.0 {
             Kind::Groups(groups) => {
                 let groups = groups.create(name, resources)?;
-                launch(Preparation { groups, ..preparation })
+                launch(Preparation {
+                    groups,
+                    ..preparation
+                })
             }
             Kind::Scopes(scopes) => {
                 let LaunchCommand { command, input } = launch(Preparation {
@@ -94,9 +104,15 @@ impl Bounds {
                     scope_mount_point: Some(CONTROL_GROUPS.into()),
                     ..preparation
                 })?;
-                Ok(LaunchCommand { command: scopes.wrap(name, resources, command.as_std()), input })
+                Ok(LaunchCommand {
+                    command: scopes.wrap(name, resources, command.as_std()),
+                    input,
+                })
             }
-            Kind::Limits(_) => launch(Preparation { limits: Some(limits(resources)?), ..preparation }),
+            Kind::Limits(_) => launch(Preparation {
+                limits: Some(limits(resources)?),
+                ..preparation
+            }),
         }
     }
 }
@@ -104,22 +120,32 @@ impl Bounds {
 fn limits(resources: &ResourceLimits) -> std::io::Result<Limits> {
     // The kernel counts all processes of the user, and does not limit root.
     let processes = processes_of_this_user()?.saturating_add(resources.pids.into());
-    Ok(Limits { data_bytes: resources.memory_bytes, processes })
+    Ok(Limits {
+        data_bytes: resources.memory_bytes,
+        processes,
+    })
 }
 
 /// Threads, as the kernel counts them.
 fn processes_of_this_user() -> std::io::Result<u64> {
     let own = geteuid().as_raw().to_string();
-    let entries = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir("/proc")?
+        .flatten()
+        .map(|entry| entry.path());
     // A process that exits meanwhile does not count.
-    Ok(entries.filter_map(|process| threads_of_user(&own, &process)).sum())
+    Ok(entries
+        .filter_map(|process| threads_of_user(&own, &process))
+        .sum())
 }
 
 fn threads_of_user(user: &str, process: &Path) -> Option<u64> {
     process.file_name()?.to_str()?.parse::<u32>().ok()?;
     let status = std::fs::read_to_string(process.join("status")).ok()?;
-    let field =
-        |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.split_whitespace().next())
+    };
     if field("Uid:")? != user {
         return None;
     }

@@ -1,7 +1,8 @@
 //! The start of an isolated server. The isolation exists before the server, which inherits it.
 //!
-//! Its launcher cannot wait for it: it could not connect to the socket, and does not know the process id outside of the
-//! namespaces. Therefore the process that is started here stays, and is recorded as soon as it is known.
+//! Its launcher cannot wait for it: it could not connect to the socket, and does not know the
+//! process id outside of the namespaces. Therefore the process that is started here stays, and is
+//! recorded as soon as it is known.
 
 use std::ffi::OsString;
 use std::io;
@@ -20,8 +21,8 @@ use super::{START_TIMEOUT, ServerStart};
 use crate::confine::{Confinement, Preparation};
 use crate::connect::UnixSocket;
 
-/// Initial delay between attempts to connect to a starting server. It doubles each time, so that many concurrent starts do not
-/// compete for CPU time.
+/// Initial delay between attempts to connect to a starting server. It doubles each time, so that
+/// many concurrent starts do not compete for CPU time.
 const MIN_CONNECT_INTERVAL: Duration = Duration::from_millis(2);
 const MAX_CONNECT_INTERVAL: Duration = Duration::from_millis(32);
 
@@ -33,36 +34,66 @@ pub(in super::super) struct SandboxIsolation {
 }
 
 impl ServerStart {
-    pub(super) async fn start_isolated(&self, isolation: &SandboxIsolation) -> Result<(), SandboxError> {
+    pub(super) async fn start_isolated(
+        &self,
+        isolation: &SandboxIsolation,
+    ) -> Result<(), SandboxError> {
         let mut launch = self.isolated_command(isolation)?;
         let command = launch.command.arg(&self.binary);
         self.add_server_arguments(command, "--detached"); // in a session of its own, without streams once it listens
-        command.env_clear().envs(self.environment_inside(&isolation.view)).current_dir("/");
+        command
+            .env_clear()
+            .envs(self.environment_inside(&isolation.view))
+            .current_dir("/");
         let mut started = self.spawn(&mut launch, Stdio::null()).await?;
         let isolator = self.known(started.id())?;
-        self.folder.record_server(&ServerProcesses::from_process(isolator.clone()))?;
+        self.folder
+            .record_server(&ServerProcesses::from_process(isolator.clone()))?;
         match timeout(START_TIMEOUT, self.wait_until_it_listens(&mut started)).await {
             Ok(listens) => listens?,
-            Err(_) => return Err(self.failed(format!("no response within {} s", START_TIMEOUT.as_secs()))),
+            Err(_) => {
+                return Err(
+                    self.failed(format!("no response within {} s", START_TIMEOUT.as_secs()))
+                );
+            }
         }
         self.folder.record_server(&self.server_processes(isolator)?)
     }
 
     /// Returns the command of which the server's binary is an argument.
-    fn isolated_command(&self, isolation: &SandboxIsolation) -> Result<LaunchCommand, SandboxError> {
-        let SandboxIsolation { isolation, view, network } = isolation;
+    fn isolated_command(
+        &self,
+        isolation: &SandboxIsolation,
+    ) -> Result<LaunchCommand, SandboxError> {
+        let SandboxIsolation {
+            isolation,
+            view,
+            network,
+        } = isolation;
         let preparation = match isolation {
-            Isolation::Bubblewrap { program, prevents_namespaces } => Preparation {
-                bubblewrap: Some(bubblewrap::isolation(program, *prevents_namespaces, *network, view)),
+            Isolation::Bubblewrap {
+                program,
+                prevents_namespaces,
+            } => Preparation {
+                bubblewrap: Some(bubblewrap::isolation(
+                    program,
+                    *prevents_namespaces,
+                    *network,
+                    view,
+                )),
                 ..Preparation::default()
             },
             _ => Preparation {
-                confinement: Some(Confinement { mounts: view.mounts().into(), network: *network }),
+                confinement: Some(Confinement {
+                    mounts: view.mounts().into(),
+                    network: *network,
+                }),
                 ..Preparation::default()
             },
         };
         let mut launch = self.limited_command(preparation)?;
-        // In its own process group: ^C of a terminal during the start would kill only one of the two processes.
+        // In its own process group: ^C of a terminal during the start would kill only one of the
+        // two processes.
         launch.command.process_group(0);
         Ok(launch)
     }
@@ -99,11 +130,16 @@ impl ServerStart {
         let descendants = isolator.descendants().map_err(|error| self.failed(error))?;
         let first = descendants.into_iter().next();
         let server = first.ok_or_else(|| self.failed("its namespaces contain no process"))?;
-        Ok(ServerProcesses { server, isolator: Some(isolator) })
+        Ok(ServerProcesses {
+            server,
+            isolator: Some(isolator),
+        })
     }
 
     fn known(&self, pid: Option<u32>) -> Result<KnownProcess, SandboxError> {
-        let pid = pid.and_then(|pid| i32::try_from(pid).ok()).ok_or(io::ErrorKind::NotFound.into());
+        let pid = pid
+            .and_then(|pid| i32::try_from(pid).ok())
+            .ok_or(io::ErrorKind::NotFound.into());
         let known: io::Result<KnownProcess> = pid.and_then(KnownProcess::with_pid);
         known.map_err(|error| self.failed(format!("its process does not exist: {error}")))
     }

@@ -53,8 +53,8 @@ pub(super) struct SandboxLimits {
 }
 
 impl ServerStart {
-    /// Returns when the server responds and its process is recorded. Must not be dropped before: a launcher that is killed may
-    /// leave an unrecorded server.
+    /// Returns when the server responds and its process is recorded. Must not be dropped before: a
+    /// launcher that is killed may leave an unrecorded server.
     pub(super) async fn run(self) -> Result<(), SandboxError> {
         match &self.isolation {
             Some(isolation) => self.start_isolated(isolation).await,
@@ -62,51 +62,88 @@ impl ServerStart {
         }
     }
 
-    /// Returns the command that enters the limits, performs its preparation, and executes the program that is appended.
+    /// Returns the command that enters the limits, performs its preparation, and executes the
+    /// program that is appended.
     fn limited_command(&self, preparation: Preparation) -> Result<LaunchCommand, SandboxError> {
-        let SandboxLimits { bounds, name, resources, launcher } = &self.limits;
-        bounds.command(launcher, name, resources, preparation).map_err(|source| {
-            SandboxError::host("limit", format_args!("the resources of the sandbox {name}"), source)
-        })
+        let SandboxLimits {
+            bounds,
+            name,
+            resources,
+            launcher,
+        } = &self.limits;
+        bounds
+            .command(launcher, name, resources, preparation)
+            .map_err(|source| {
+                SandboxError::host(
+                    "limit",
+                    format_args!("the resources of the sandbox {name}"),
+                    source,
+                )
+            })
     }
 
     /// Adds the arguments of the server. `mode` is the flag by which it detaches.
     fn add_server_arguments(&self, command: &mut Command, mode: &str) {
-        command.arg("serve").arg("--socket").arg(self.folder.socket());
-        command.arg("--working-dir").arg(&self.working_dir).args(["--key-stdin", mode, "--idle-timeout"]);
+        command
+            .arg("serve")
+            .arg("--socket")
+            .arg(self.folder.socket());
+        command.arg("--working-dir").arg(&self.working_dir).args([
+            "--key-stdin",
+            mode,
+            "--idle-timeout",
+        ]);
         command.arg(self.idle_timeout.as_secs().to_string());
     }
 
     /// Starts the server with its output in the log, and passes the key.
-    async fn spawn(&self, launch: &mut LaunchCommand, stdout: Stdio) -> Result<Child, SandboxError> {
+    async fn spawn(
+        &self,
+        launch: &mut LaunchCommand,
+        stdout: Stdio,
+    ) -> Result<Child, SandboxError> {
         let LaunchCommand { command, input } = launch;
         let log = self.folder.log();
         let log = std::fs::File::create(&log).map_err(|source| {
             SandboxError::host("create", format_args!("the log {}", log.display()), source)
         })?;
         let mut started = spawn(command.stdin(Stdio::piped()).stdout(stdout).stderr(log)).await;
-        if let Some(mut stdin) = started.as_mut().ok().and_then(|started| started.stdin.take()) {
+        if let Some(mut stdin) = started
+            .as_mut()
+            .ok()
+            .and_then(|started| started.stdin.take())
+        {
             let line = SecretString::from(format!("{}\n", self.key.expose_secret()));
-            // A launcher or a server that exits before it has read its input reports the cause in the log.
+            // A launcher or a server that exits before it has read its input reports the cause in
+            // the log.
             let _ = stdin.write_all(input).await;
             let _ = stdin.write_all(line.expose_secret().as_bytes()).await;
         }
-        started
-            .map_err(|source| SandboxError::host("start", command.as_std().get_program().display(), source))
+        started.map_err(|source| {
+            SandboxError::host("start", command.as_std().get_program().display(), source)
+        })
     }
 
     fn failed(&self, reason: impl std::fmt::Display) -> SandboxError {
-        let detail = format!("the action server {} did not start: {reason}", self.binary.display());
-        SandboxError::Start { detail, logs: self.folder.log_tail() }
+        let detail = format!(
+            "the action server {} did not start: {reason}",
+            self.binary.display()
+        );
+        SandboxError::Start {
+            detail,
+            logs: self.folder.log_tail(),
+        }
     }
 }
 
-/// Retries while a file that was just unpacked is "busy": a process that another thread forked meanwhile has it open for
-/// writing until it executes another program.
+/// Retries while a file that was just unpacked is "busy": a process that another thread forked
+/// meanwhile has it open for writing until it executes another program.
 async fn spawn(command: &mut Command) -> std::io::Result<Child> {
     for _ in 0..MAX_BUSY_ATTEMPTS {
         match command.spawn() {
-            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => sleep(BUSY_RETRY_INTERVAL).await,
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
+                sleep(BUSY_RETRY_INTERVAL).await
+            }
             spawned => return spawned,
         }
     }

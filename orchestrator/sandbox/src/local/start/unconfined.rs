@@ -1,4 +1,5 @@
-//! The start of a server without isolation. It daemonizes, and its launcher returns when its socket responds.
+//! The start of a server without isolation. It daemonizes, and its launcher returns when its socket
+//! responds.
 
 use std::process::Stdio;
 
@@ -24,11 +25,20 @@ impl ServerStart {
     pub(super) async fn start_unconfined(&self) -> Result<(), SandboxError> {
         let started = match timeout(START_TIMEOUT, self.launch()).await {
             Ok(started) => started?,
-            Err(_) => return Err(self.failed(format!("no response within {} s", START_TIMEOUT.as_secs()))),
+            Err(_) => {
+                return Err(
+                    self.failed(format!("no response within {} s", START_TIMEOUT.as_secs()))
+                );
+            }
         };
-        let server = KnownProcess::with_pid(started.pid)
-            .map_err(|error| self.failed(format!("its process {} does not exist: {error}", started.pid)))?;
-        self.folder.record_server(&ServerProcesses::from_process(server))
+        let server = KnownProcess::with_pid(started.pid).map_err(|error| {
+            self.failed(format!(
+                "its process {} does not exist: {error}",
+                started.pid
+            ))
+        })?;
+        self.folder
+            .record_server(&ServerProcesses::from_process(server))
     }
 
     async fn launch(&self) -> Result<LauncherOutput, SandboxError> {
@@ -43,13 +53,21 @@ impl ServerStart {
         let mut output = Vec::new();
         let exited = async {
             if let Some(stdout) = launcher.stdout.take() {
-                stdout.take(MAX_LAUNCHER_OUTPUT_BYTES).read_to_end(&mut output).await?;
+                stdout
+                    .take(MAX_LAUNCHER_OUTPUT_BYTES)
+                    .read_to_end(&mut output)
+                    .await?;
             }
             launcher.wait().await
         };
-        exited.await.map_err(|error| self.failed(format!("reading its output: {error}")))?;
+        exited
+            .await
+            .map_err(|error| self.failed(format!("reading its output: {error}")))?;
         serde_json::from_slice(&output).map_err(|error| {
-            self.failed(format!("it printed {:?} ({error})", String::from_utf8_lossy(&output)))
+            self.failed(format!(
+                "it printed {:?} ({error})",
+                String::from_utf8_lossy(&output)
+            ))
         })
     }
 }

@@ -1,4 +1,5 @@
-//! Lexer of OpenSSH configuration files: a keyword and its arguments, quoted if they contain blanks.
+//! Lexer of OpenSSH configuration files: a keyword and its arguments, quoted if they contain
+//! blanks.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -14,11 +15,17 @@ pub(super) struct Line {
     pub(super) words: Vec<String>,
 }
 
-/// Returns the lines of a file with their numbers, counted from 1. Empty if the file is missing or not readable.
+/// Returns the lines of a file with their numbers, counted from 1. Empty if the file is missing or
+/// not readable.
 pub(super) fn read_lines(file: &Path) -> io::Result<Vec<(usize, Result<Line, &'static str>)>> {
     let opened = match std::fs::File::open(file) {
         Ok(opened) => opened,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
             return Ok(Vec::new());
         }
         Err(error) => return Err(error),
@@ -26,11 +33,16 @@ pub(super) fn read_lines(file: &Path) -> io::Result<Vec<(usize, Result<Line, &'s
     let mut text = Vec::new();
     opened.take(MAX_FILE_LENGTH + 1).read_to_end(&mut text)?;
     if text.len() as u64 > MAX_FILE_LENGTH {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 1 MiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "longer than 1 MiB",
+        ));
     }
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().enumerate();
-    Ok(lines.filter_map(|(number, line)| Some((number + 1, parse(line)?))).collect())
+    Ok(lines
+        .filter_map(|(number, line)| Some((number + 1, parse(line)?)))
+        .collect())
 }
 
 /// Parses a line. `None` for a comment or an empty line.
@@ -41,10 +53,16 @@ pub(super) fn parse(line: &str) -> Option<Result<Line, &'static str>> {
     }
     let (keyword, rest) = line.split_once([' ', '\t', '=', '"']).unwrap_or((line, ""));
     // A quoted argument may follow the keyword without a blank.
-    let rest = line.get(keyword.len()..).filter(|rest| rest.starts_with('"')).unwrap_or(rest);
+    let rest = line
+        .get(keyword.len()..)
+        .filter(|rest| rest.starts_with('"'))
+        .unwrap_or(rest);
     let rest = rest.trim_start();
     let rest = rest.strip_prefix('=').unwrap_or(rest);
-    Some(split_words(rest).map(|words| Line { keyword: keyword.to_lowercase(), words }))
+    Some(split_words(rest).map(|words| Line {
+        keyword: keyword.to_lowercase(),
+        words,
+    }))
 }
 
 fn split_words(text: &str) -> Result<Vec<String>, &'static str> {

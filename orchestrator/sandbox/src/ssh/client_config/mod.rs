@@ -1,7 +1,7 @@
 //! The subset of OpenSSH's client configuration that selects address, user, keys and jump hosts.
 //!
-//! The first value wins; `IdentityFile` accumulates. `Match` supports `all`, `host`, `originalhost` and `user`. A block
-//! with another condition, such as `exec`, is skipped with a warning.
+//! The first value wins; `IdentityFile` accumulates. `Match` supports `all`, `host`, `originalhost`
+//! and `user`. A block with another condition, such as `exec`, is skipped with a warning.
 
 mod lines;
 #[cfg(test)]
@@ -55,7 +55,12 @@ impl HostSettings {
         files: &[PathBuf],
         home: &Path,
     ) -> Result<Self, ConfigError> {
-        let mut reader = ConfigReader { host, user, home, settings: Self::default() };
+        let mut reader = ConfigReader {
+            host,
+            user,
+            home,
+            settings: Self::default(),
+        };
         for file in files {
             reader.read(file, 0)?;
         }
@@ -72,25 +77,40 @@ struct ConfigReader<'a> {
 
 impl ConfigReader<'_> {
     fn read(&mut self, file: &Path, depth: usize) -> Result<(), ConfigError> {
-        let failed = |line: usize, problem: String| ConfigError { file: file.to_owned(), line, problem };
+        let failed = |line: usize, problem: String| ConfigError {
+            file: file.to_owned(),
+            line,
+            problem,
+        };
         let mut applies = true;
         for (number, line) in read_lines(file).map_err(|error| failed(0, error.to_string()))? {
             let line = line.map_err(|problem| failed(number, problem.to_owned()))?;
             match line.keyword.as_str() {
-                "host" => applies = pattern::list_matches(line.words.iter().map(String::as_str), self.host),
+                "host" => {
+                    applies =
+                        pattern::list_matches(line.words.iter().map(String::as_str), self.host)
+                }
                 "match" => applies = self.is_match(file, &line),
                 _ if !applies => {}
                 "include" if depth < MAX_DEPTH => {
-                    let files: Vec<PathBuf> =
-                        line.words.iter().flat_map(|path| self.expand_include(path)).collect();
+                    let files: Vec<PathBuf> = line
+                        .words
+                        .iter()
+                        .flat_map(|path| self.expand_include(path))
+                        .collect();
                     for included in files {
                         self.read(&included, depth + 1)?;
                     }
                 }
                 "include" => {
-                    return Err(failed(number, format!("files include files {MAX_DEPTH} times over")));
+                    return Err(failed(
+                        number,
+                        format!("files include files {MAX_DEPTH} times over"),
+                    ));
                 }
-                _ => self.apply(&line).map_err(|problem| failed(number, problem))?,
+                _ => self
+                    .apply(&line)
+                    .map_err(|problem| failed(number, problem))?,
             }
         }
         Ok(())
@@ -99,7 +119,12 @@ impl ConfigReader<'_> {
     /// Applies a line. Keywords that are already set, or that are not supported, are ignored.
     fn apply(&mut self, line: &Line) -> Result<(), String> {
         let settings = &mut self.settings;
-        let first = || line.words.first().cloned().ok_or_else(|| format!("{} has no value", line.keyword));
+        let first = || {
+            line.words
+                .first()
+                .cloned()
+                .ok_or_else(|| format!("{} has no value", line.keyword))
+        };
         let set = |setting: &mut Option<String>| {
             first().map(|value| {
                 setting.get_or_insert(value);
@@ -123,12 +148,16 @@ impl ConfigReader<'_> {
             }
             "connecttimeout" => {
                 if let Ok(seconds) = first()?.parse() {
-                    settings.connect_timeout.get_or_insert(Duration::from_secs(seconds));
+                    settings
+                        .connect_timeout
+                        .get_or_insert(Duration::from_secs(seconds));
                 }
                 Ok(())
             }
             "identitiesonly" => {
-                settings.identities_only.get_or_insert(first()?.eq_ignore_ascii_case("yes"));
+                settings
+                    .identities_only
+                    .get_or_insert(first()?.eq_ignore_ascii_case("yes"));
                 Ok(())
             }
             "identityfile" if settings.identity_files.len() < MAX_VALUES => {
@@ -160,21 +189,27 @@ impl ConfigReader<'_> {
                     return false;
                 }
             };
-            if !words.next().is_some_and(|patterns| pattern::list_matches(patterns.split(','), name)) {
+            if !words
+                .next()
+                .is_some_and(|patterns| pattern::list_matches(patterns.split(','), name))
+            {
                 return false;
             }
         }
         true
     }
 
-    /// Expands an `Include`. Relative paths start at `~/.ssh`; only the file name may contain `*` and `?`.
+    /// Expands an `Include`. Relative paths start at `~/.ssh`; only the file name may contain `*`
+    /// and `?`.
     fn expand_include(&self, path: &str) -> Vec<PathBuf> {
         let path = match path.strip_prefix("~/") {
             Some(rest) => self.home.join(rest),
             None => self.home.join(".ssh").join(path),
         };
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str()))
-        else {
+        let (Some(folder), Some(name)) = (
+            path.parent(),
+            path.file_name().and_then(|name| name.to_str()),
+        ) else {
             return Vec::new();
         };
         if !name.contains(['*', '?']) {

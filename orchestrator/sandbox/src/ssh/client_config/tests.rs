@@ -9,9 +9,19 @@ fn settings(text: &str, host: &str) -> HostSettings {
     std::fs::create_dir_all(home.path().join(".ssh/more")).unwrap();
     let file = home.path().join(".ssh/config");
     std::fs::write(&file, text).unwrap();
-    std::fs::write(home.path().join(".ssh/more/a.conf"), "Port 7\nHost inner\n  User included\n").unwrap();
+    std::fs::write(
+        home.path().join(".ssh/more/a.conf"),
+        "Port 7\nHost inner\n  User included\n",
+    )
+    .unwrap();
     std::fs::write(home.path().join(".ssh/more/.hidden.conf"), "Port 9\n").unwrap();
-    HostSettings::for_host(host, "me", &[home.path().join("missing"), file], home.path()).unwrap()
+    HostSettings::for_host(
+        host,
+        "me",
+        &[home.path().join("missing"), file],
+        home.path(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -45,7 +55,11 @@ fn settings_keep_the_first_value_and_all_key_files() {
             host_name: Some("build.example.org".into()),
             user: Some("worker".into()),
             port: Some(2222),
-            identity_files: vec!["~/.ssh/build".into(), "~/.ssh/a key".into(), "~/.ssh/all".into()],
+            identity_files: vec![
+                "~/.ssh/build".into(),
+                "~/.ssh/a key".into(),
+                "~/.ssh/all".into()
+            ],
             identities_only: Some(true),
             proxy_jump: Some("one,me@two:23".into()),
             user_known_hosts: Some(vec!["/dev/null".into(), "~/.ssh/more".into()]),
@@ -80,9 +94,15 @@ fn error_names_file_and_line_when_a_line_is_invalid() {
         let error = HostSettings::for_host("h", "me", std::slice::from_ref(&file), home.path())
             .unwrap_err()
             .to_string();
-        assert!(error.contains(problem) && error.contains("config:"), "{error}");
+        assert!(
+            error.contains(problem) && error.contains("config:"),
+            "{error}"
+        );
     }
-    assert_eq!(HostSettings::for_host("h", "me", &[], Path::new("/")).unwrap(), HostSettings::default());
+    assert_eq!(
+        HostSettings::for_host("h", "me", &[], Path::new("/")).unwrap(),
+        HostSettings::default()
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! `known_hosts` files: the keys that a host may present. A changed key is distinguished from an unknown one.
+//! `known_hosts` files: the keys that a host may present. A changed key is distinguished from an
+//! unknown one.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -54,7 +55,8 @@ pub(super) struct UnknownKey {
 }
 
 impl KnownKeys {
-    /// Reads the entries of a host, given in the form that the files use. Missing files are skipped.
+    /// Reads the entries of a host, given in the form that the files use. Missing files are
+    /// skipped.
     pub(super) fn load(host: &str, files: &[PathBuf]) -> io::Result<Self> {
         let mut entries = Vec::new();
         for file in files {
@@ -62,13 +64,21 @@ impl KnownKeys {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    return Err(io::Error::new(error.kind(), format!("{}: {error}", file.display())));
+                    return Err(io::Error::new(
+                        error.kind(),
+                        format!("{}: {error}", file.display()),
+                    ));
                 }
             };
             let lines = text.lines().enumerate();
             entries.extend(lines.filter_map(|(number, line)| {
                 let (is_revoked, key) = parse(line, host)?;
-                Some(KnownHostsEntry { file: file.clone(), line: number + 1, is_revoked, key })
+                Some(KnownHostsEntry {
+                    file: file.clone(),
+                    line: number + 1,
+                    is_revoked,
+                    key,
+                })
             }));
         }
         Ok(Self { entries })
@@ -76,10 +86,16 @@ impl KnownKeys {
 
     pub(super) fn key_status(&self, key: &PublicKey) -> KeyStatus {
         let is_same = |entry: &&KnownHostsEntry| entry.key.key_data() == key.key_data();
-        if let Some(KnownHostsEntry { file, line, .. }) =
-            self.entries.iter().filter(is_same).find(|entry| entry.is_revoked)
+        if let Some(KnownHostsEntry { file, line, .. }) = self
+            .entries
+            .iter()
+            .filter(is_same)
+            .find(|entry| entry.is_revoked)
         {
-            return KeyStatus::Revoked { file: file.clone(), line: *line };
+            return KeyStatus::Revoked {
+                file: file.clone(),
+                line: *line,
+            };
         }
         let valid = || self.entries.iter().filter(|entry| !entry.is_revoked);
         if valid().any(|entry| is_same(&entry)) {
@@ -88,21 +104,26 @@ impl KnownKeys {
         // A key of another algorithm is a change too: an attacker in the middle would present one.
         let same_algorithm = valid().find(|entry| entry.key.algorithm() == key.algorithm());
         match same_algorithm.or_else(|| valid().next()) {
-            Some(KnownHostsEntry { file, line, .. }) => {
-                KeyStatus::Changed { file: file.clone(), line: *line }
-            }
+            Some(KnownHostsEntry { file, line, .. }) => KeyStatus::Changed {
+                file: file.clone(),
+                line: *line,
+            },
             None => KeyStatus::Unknown,
         }
     }
 
-    /// Orders algorithms so that those of known keys come first. Otherwise the host might present an unknown key.
+    /// Orders algorithms so that those of known keys come first. Otherwise the host might present
+    /// an unknown key.
     pub(super) fn preferred(&self, all: &[Algorithm]) -> Vec<Algorithm> {
         let is_known = |algorithm: &&Algorithm| {
             let mut keys = self.entries.iter().filter(|entry| !entry.is_revoked);
             keys.any(|entry| uses_algorithm(&entry.key, algorithm))
         };
         let known = all.iter().filter(is_known);
-        known.chain(all.iter().filter(|algorithm| !is_known(algorithm))).cloned().collect()
+        known
+            .chain(all.iter().filter(|algorithm| !is_known(algorithm)))
+            .cloned()
+            .collect()
     }
 }
 
@@ -122,14 +143,32 @@ impl UnknownKey {
 
     /// Appends the key to its file. Does nothing if no file is configured.
     pub(super) fn append_to_file(&self) -> io::Result<()> {
-        let Some(path) = &self.file else { return Ok(()) };
+        let Some(path) = &self.file else {
+            return Ok(());
+        };
         if let Some(folder) = path.parent() {
-            std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder)?;
+            std::fs::DirBuilder::new()
+                .mode(0o700)
+                .recursive(true)
+                .create(folder)?;
         }
-        let mut file =
-            std::fs::OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        let line = format!("{} {} {}\n", self.host, self.key.algorithm(), self.key.public_key_base64());
-        let line = if ends_with_newline(&mut file)? { line } else { format!("\n{line}") };
+        let mut file = std::fs::OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?;
+        let line = format!(
+            "{} {} {}\n",
+            self.host,
+            self.key.algorithm(),
+            self.key.public_key_base64()
+        );
+        let line = if ends_with_newline(&mut file)? {
+            line
+        } else {
+            format!("\n{line}")
+        };
         file.write_all(line.as_bytes())
     }
 }
@@ -146,14 +185,20 @@ fn ends_with_newline(file: &mut std::fs::File) -> io::Result<bool> {
 
 fn read(file: &Path) -> io::Result<String> {
     let mut text = Vec::new();
-    std::fs::File::open(file)?.take(MAX_FILE_LENGTH + 1).read_to_end(&mut text)?;
+    std::fs::File::open(file)?
+        .take(MAX_FILE_LENGTH + 1)
+        .read_to_end(&mut text)?;
     if text.len() as u64 > MAX_FILE_LENGTH {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 4 MiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "longer than 4 MiB",
+        ));
     }
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Returns the key and whether it is revoked. `None` if the line is invalid, or is about another host.
+/// Returns the key and whether it is revoked. `None` if the line is invalid, or is about another
+/// host.
 fn parse(line: &str, host: &str) -> Option<(bool, PublicKey)> {
     let mut words = line.split_ascii_whitespace();
     let first = words.next().filter(|word| !word.starts_with('#'))?;
@@ -178,7 +223,10 @@ fn host_field_matches(hosts: &str, host: &str) -> bool {
 
 fn hash_matches(hashed: &str, host: &str) -> bool {
     let decoded = hashed.split_once('|').and_then(|(salt, hash)| {
-        Some((BASE64_STANDARD.decode(salt).ok()?, BASE64_STANDARD.decode(hash).ok()?))
+        Some((
+            BASE64_STANDARD.decode(salt).ok()?,
+            BASE64_STANDARD.decode(hash).ok()?,
+        ))
     });
     decoded.is_some_and(|(salt, hash)| {
         // SHA-1 is part of the file format. It only obscures host names; no trust depends on it.

@@ -3,13 +3,19 @@ use serde_json::json;
 use super::*;
 
 fn parse_request(fields: Value) -> ChatRequest {
-    let mut request = json!({"model": "glovebox", "messages": [{"role": "user", "content": "Hello."}]});
-    request.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    let mut request =
+        json!({"model": "glovebox", "messages": [{"role": "user", "content": "Hello."}]});
+    request
+        .as_object_mut()
+        .unwrap()
+        .extend(fields.as_object().unwrap().clone());
     serde_json::from_value(request).unwrap()
 }
 
 fn rejected_field(error: ApiError) -> String {
-    let ApiError::Invalid { field, .. } = error else { panic!("{error}") };
+    let ApiError::Invalid { field, .. } = error else {
+        panic!("{error}")
+    };
     field
 }
 
@@ -18,11 +24,23 @@ fn model_names_an_agent() {
     let known = ["CodeActAgent".to_owned()];
     let agent = |model: &str| {
         let request = parse_request(json!({"model": model}));
-        request.agent(&known).map(|agent| agent.map(str::to_owned)).ok()
+        request
+            .agent(&known)
+            .map(|agent| agent.map(str::to_owned))
+            .ok()
     };
     assert_eq!(agent("glovebox"), Some(None));
-    assert_eq!(agent("glovebox/CodeActAgent"), Some(Some("CodeActAgent".to_owned())));
-    for model in ["gpt-5", "", "glovebox/", "glovebox/codeactagent", "gloveboxCodeActAgent"] {
+    assert_eq!(
+        agent("glovebox/CodeActAgent"),
+        Some(Some("CodeActAgent".to_owned()))
+    );
+    for model in [
+        "gpt-5",
+        "",
+        "glovebox/",
+        "glovebox/codeactagent",
+        "gloveboxCodeActAgent",
+    ] {
         assert_eq!(agent(model), None, "{model}");
     }
 }
@@ -38,7 +56,10 @@ fn messages_before_the_last_become_instructions() {
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]},
         {"role": "developer", "content": "In English."},
     ]}));
-    let Prompt { message, instructions } = request.to_prompt().unwrap();
+    let Prompt {
+        message,
+        instructions,
+    } = request.to_prompt().unwrap();
     assert_eq!(message.content, "And\nthis?");
     assert_eq!(message.image_urls.unwrap(), ["data:image/png;base64,AA=="]);
     assert_eq!(
@@ -46,7 +67,10 @@ fn messages_before_the_last_become_instructions() {
         "Be brief.\n\nIn English.\n\nThe conversation before the user's message:\n\n\
          User: Look:\n[image]\n\nAssistant: I see."
     );
-    assert_eq!(parse_request(json!({})).to_prompt().unwrap().instructions, None);
+    assert_eq!(
+        parse_request(json!({})).to_prompt().unwrap().instructions,
+        None
+    );
 }
 
 #[test]
@@ -54,16 +78,27 @@ fn messages_without_one_of_the_user_are_rejected() {
     for (messages, field) in [
         (json!([]), "messages"),
         (json!([{"role": "system", "content": "Hello."}]), "messages"),
-        (json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]), "messages"),
-        (json!([{"role": "user", "content": " "}]), "messages[0].content"),
+        (
+            json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]),
+            "messages",
+        ),
+        (
+            json!([{"role": "user", "content": " "}]),
+            "messages[0].content",
+        ),
         (json!([{"role": "user"}]), "messages[0].content"),
-        (json!([{"role": "user", "content": [{"type": "input_audio"}]}]), "messages[0].content[0]"),
+        (
+            json!([{"role": "user", "content": [{"type": "input_audio"}]}]),
+            "messages[0].content[0]",
+        ),
         (
             json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]),
             "messages[0].content[0]",
         ),
     ] {
-        let error = parse_request(json!({"messages": messages})).to_prompt().unwrap_err();
+        let error = parse_request(json!({"messages": messages}))
+            .to_prompt()
+            .unwrap_err();
         assert_eq!(rejected_field(error), field, "{messages}");
     }
 }
@@ -78,8 +113,12 @@ fn unsupported_parameters_are_rejected_and_others_ignored() {
         ("modalities", json!(["text", "audio"])),
         ("response_format", json!({"type": "json_object"})),
     ] {
-        assert_eq!(rejected_field(parse_request(json!({field: value})).check().unwrap_err()), field);
+        assert_eq!(
+            rejected_field(parse_request(json!({field: value})).check().unwrap_err()),
+            field
+        );
     }
-    let ignored = json!({"temperature": 0.5, "n": 1, "tools": [], "modalities": ["text"], "seed": null});
+    let ignored =
+        json!({"temperature": 0.5, "n": 1, "tools": [], "modalities": ["text"], "seed": null});
     parse_request(ignored).check().unwrap();
 }

@@ -8,8 +8,8 @@ const MAX_PATH_BYTES: usize = 4096;
 /// Maximum depth of a path.
 const MAX_LEVELS: usize = 128;
 
-/// Returns an entry's path without `.`; empty for the folder itself. `None` if the path leads out of the folder, or is too
-/// long.
+/// Returns an entry's path without `.`; empty for the folder itself. `None` if the path leads out
+/// of the folder, or is too long.
 pub(super) fn below(path: &Path) -> Option<PathBuf> {
     let mut below = PathBuf::new();
     for component in path.components() {
@@ -19,19 +19,27 @@ pub(super) fn below(path: &Path) -> Option<PathBuf> {
             Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
         }
     }
-    (path.as_os_str().len() <= MAX_PATH_BYTES && below.components().count() <= MAX_LEVELS).then_some(below)
+    (path.as_os_str().len() <= MAX_PATH_BYTES && below.components().count() <= MAX_LEVELS)
+        .then_some(below)
 }
 
-/// Returns whether the target of the link at `below` is within the folder. `..` is accepted only at the start of the target,
-/// where it refers to real folders: after a name, which may be a link, it could lead anywhere.
+/// Returns whether the target of the link at `below` is within the folder. `..` is accepted only at
+/// the start of the target, where it refers to real folders: after a name, which may be a link, it
+/// could lead anywhere.
 pub(super) fn stays(below: &Path, target: &Path) -> bool {
-    let ups = target.components().take_while(|part| !matches!(part, Component::Normal(_)));
+    let ups = target
+        .components()
+        .take_while(|part| !matches!(part, Component::Normal(_)));
     let ups: Vec<_> = ups.filter(|part| *part != Component::CurDir).collect();
-    let names = target.components().skip_while(|part| !matches!(part, Component::Normal(_)));
+    let names = target
+        .components()
+        .skip_while(|part| !matches!(part, Component::Normal(_)));
     let depth = below.components().count().saturating_sub(1);
     ups.len() <= depth
         && ups.iter().all(|part| *part == Component::ParentDir)
-        && names.into_iter().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+        && names
+            .into_iter()
+            .all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
         && !target.as_os_str().is_empty()
 }
 
@@ -54,8 +62,16 @@ mod tests {
 
     #[test]
     fn link_is_refused_when_it_leads_out_of_the_folder() {
-        for (link, target) in [("a", "b/c"), ("a/b/c", "../../d"), ("a/b", "../c"), ("a", ".")] {
-            assert!(stays(Path::new(link), Path::new(target)), "{link} -> {target}");
+        for (link, target) in [
+            ("a", "b/c"),
+            ("a/b/c", "../../d"),
+            ("a/b", "../c"),
+            ("a", "."),
+        ] {
+            assert!(
+                stays(Path::new(link), Path::new(target)),
+                "{link} -> {target}"
+            );
         }
         for (link, target) in [
             ("a", "/etc"),
@@ -65,7 +81,10 @@ mod tests {
             ("a/b", "./../../x"),
             ("a", ""),
         ] {
-            assert!(!stays(Path::new(link), Path::new(target)), "{link} -> {target}");
+            assert!(
+                !stays(Path::new(link), Path::new(target)),
+                "{link} -> {target}"
+            );
         }
     }
 }

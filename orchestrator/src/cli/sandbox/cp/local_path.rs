@@ -1,4 +1,5 @@
-//! Source or target of a copy on this machine. It is opened once, because a sandbox may be able to write its folder.
+//! Source or target of a copy on this machine. It is opened once, because a sandbox may be able to
+//! write its folder.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -21,15 +22,17 @@ pub(super) enum Source {
 
 impl Source {
     pub(super) fn open(path: &Path) -> Result<Self, UsageError> {
-        let refuse = |error: io::Error| UsageError(format!("cannot read {}: {error}", path.display()));
+        let refuse =
+            |error: io::Error| UsageError(format!("cannot read {}: {error}", path.display()));
         match NamedPath::resolve(path).map_err(refuse)? {
             NamedPath::Folder(folder) => Ok(Self::Folder(folder)),
             NamedPath::Existing { node, .. } if node.metadata().is_file() => {
                 node.open_file().map(Self::File).map_err(refuse)
             }
-            NamedPath::Existing { .. } => {
-                Err(UsageError(format!("{} is neither a file nor a folder", path.display())))
-            }
+            NamedPath::Existing { .. } => Err(UsageError(format!(
+                "{} is neither a file nor a folder",
+                path.display()
+            ))),
             NamedPath::Missing { .. } => Err(refuse(Errno::NOENT.into())),
         }
     }
@@ -45,14 +48,20 @@ pub(super) enum Target {
 }
 
 impl Target {
-    /// Opens a path that the user named: the copy itself, or an existing folder for a copy of this name. `copied` is `None` for
-    /// the contents of a folder.
+    /// Opens a path that the user named: the copy itself, or an existing folder for a copy of this
+    /// name. `copied` is `None` for the contents of a folder.
     pub(super) fn open(path: &Path, copied: Option<String>) -> Result<Self, UsageError> {
         let refuse = |error: &dyn std::fmt::Display| {
             UsageError(format!("cannot write to {}: {error}", path.display()))
         };
-        match (NamedPath::resolve(path).map_err(|error| refuse(&error))?, copied) {
-            (NamedPath::Folder(folder), Some(name)) => Ok(Self::Entry { folder, name: name.into() }),
+        match (
+            NamedPath::resolve(path).map_err(|error| refuse(&error))?,
+            copied,
+        ) {
+            (NamedPath::Folder(folder), Some(name)) => Ok(Self::Entry {
+                folder,
+                name: name.into(),
+            }),
             (NamedPath::Folder(folder), None) => Ok(Self::Contents(folder)),
             _ if location::has_trailing_slash(path) => Err(refuse(&"there is no such folder")),
             (NamedPath::Existing { node, .. }, _) if !node.metadata().is_file() => {
@@ -64,7 +73,8 @@ impl Target {
         }
     }
 
-    /// Opens the folder for the contents of another one, and creates it if it does not exist. Fails if it is a link.
+    /// Opens the folder for the contents of another one, and creates it if it does not exist. Fails
+    /// if it is a link.
     pub(super) fn into_folder(self) -> anyhow::Result<OwnedFd> {
         match self {
             Self::Contents(folder) => Ok(folder),
@@ -89,16 +99,33 @@ mod tests {
         // The name of the copy comes from the sandbox.
         for (target, copied) in [("work", Some("result.json")), ("work/result.json", None)] {
             let target = Target::open(&at(target), copied.map(str::to_owned));
-            let error = target.map_err(anyhow::Error::from).and_then(Target::into_folder).unwrap_err();
+            let error = target
+                .map_err(anyhow::Error::from)
+                .and_then(Target::into_folder)
+                .unwrap_err();
             assert!(format!("{error:#}").contains("result.json"), "{error:#}");
         }
-        for target in ["work/result.json", "work/result.json/", "work/result.json/new"] {
-            let error = Target::open(&at(target), Some("x".to_owned())).unwrap_err().to_string();
-            assert!(error.contains("result.json is a link to /"), "{target}: {error}");
+        for target in [
+            "work/result.json",
+            "work/result.json/",
+            "work/result.json/new",
+        ] {
+            let error = Target::open(&at(target), Some("x".to_owned()))
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("result.json is a link to /"),
+                "{target}: {error}"
+            );
             assert!(Source::open(&at(target)).is_err(), "{target}");
         }
         assert!(Target::open(&at("none/"), Some("x".to_owned())).is_err());
-        assert!(Target::open(&at("new"), None).unwrap().into_folder().is_ok());
+        assert!(
+            Target::open(&at("new"), None)
+                .unwrap()
+                .into_folder()
+                .is_ok()
+        );
         assert!(at("new").is_dir());
     }
 }

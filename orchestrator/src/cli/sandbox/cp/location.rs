@@ -24,9 +24,14 @@ impl FromStr for CopyLocation {
         }
         match text.split_once(':') {
             Some((name, path)) if !name.contains('/') => {
-                let name = name.parse().map_err(|error| format!("the sandbox {name:?}: {error}"))?;
+                let name = name
+                    .parse()
+                    .map_err(|error| format!("the sandbox {name:?}: {error}"))?;
                 let path = if path.is_empty() { "." } else { path };
-                Ok(Self::Sandbox { name, path: path.to_owned() })
+                Ok(Self::Sandbox {
+                    name,
+                    path: path.to_owned(),
+                })
             }
             _ if text.is_empty() => Err("an empty path".into()),
             _ => Ok(Self::Local(text.into())),
@@ -34,7 +39,8 @@ impl FromStr for CopyLocation {
     }
 }
 
-/// File name of a copy. `None` for paths without a name, such as `..`, and for `DIR/.`, the contents of a folder.
+/// File name of a copy. `None` for paths without a name, such as `..`, and for `DIR/.`, the
+/// contents of a folder.
 pub(super) fn copy_name(path: &Path) -> Option<String> {
     let is_contents = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
     match path.components().next_back()? {
@@ -57,7 +63,10 @@ mod tests {
     #[test]
     fn path_is_in_a_sandbox_when_a_colon_precedes_slashes() {
         let in_sandbox = |name: &str, path: &str| {
-            Ok(CopyLocation::Sandbox { name: name.parse().unwrap(), path: path.into() })
+            Ok(CopyLocation::Sandbox {
+                name: name.parse().unwrap(),
+                path: path.into(),
+            })
         };
         for (text, expected) in [
             ("box:/a", in_sandbox("box", "/a")),
@@ -70,13 +79,22 @@ mod tests {
         ] {
             assert_eq!(text.parse(), expected, "{text}");
         }
-        assert!(":/a".parse::<CopyLocation>().is_err() && "a b:/c".parse::<CopyLocation>().is_err());
+        assert!(
+            ":/a".parse::<CopyLocation>().is_err() && "a b:/c".parse::<CopyLocation>().is_err()
+        );
     }
 
     #[test]
     fn copy_has_no_name_when_the_path_has_none() {
         let name = |path: &str| copy_name(Path::new(path));
-        assert_eq!((name("a/b").as_deref(), name("a/b/").as_deref()), (Some("b"), Some("b")));
-        assert!([".", "..", "/", "a/.", "a/.."].iter().all(|path| name(path).is_none()));
+        assert_eq!(
+            (name("a/b").as_deref(), name("a/b/").as_deref()),
+            (Some("b"), Some("b"))
+        );
+        assert!(
+            [".", "..", "/", "a/.", "a/.."]
+                .iter()
+                .all(|path| name(path).is_none())
+        );
     }
 }

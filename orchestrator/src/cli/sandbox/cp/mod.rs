@@ -70,9 +70,10 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
             (name, path.as_str())
         }
         _ => {
-            return Err(
-                UsageError("exactly one of SRC and DST must be in a sandbox: NAME:PATH".to_owned()).into()
-            );
+            return Err(UsageError(
+                "exactly one of SRC and DST must be in a sandbox: NAME:PATH".to_owned(),
+            )
+            .into());
         }
     };
     let runtimes = SandboxRuntimes::open(&arguments.runtime, overrides).await?;
@@ -88,7 +89,10 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
         };
         Ok(report_skipped(&skipped))
     };
-    interrupts.unless_interrupted(copied).await.unwrap_or(Ok(Exit::Interrupted))
+    interrupts
+        .unless_interrupted(copied)
+        .await
+        .unwrap_or(Ok(Exit::Interrupted))
 }
 
 /// Entries that were not copied, each with the reason.
@@ -108,31 +112,48 @@ impl SkippedEntries {
 }
 
 fn report_skipped(skipped: &SkippedEntries) -> Exit {
-    skipped.named.iter().for_each(|named| print::warning(&format!("left out {named}")));
+    skipped
+        .named
+        .iter()
+        .for_each(|named| print::warning(&format!("left out {named}")));
     match skipped.count {
         0 => return Exit::Finished,
-        count if count > MAX_NAMED as u64 => print::warning(&format!("left out {count} entries in total")),
+        count if count > MAX_NAMED as u64 => {
+            print::warning(&format!("left out {count} entries in total"))
+        }
         _ => {}
     }
     Exit::Failed
 }
 
-async fn upload(sandbox: &dyn Sandbox, source: &Path, path: &str) -> anyhow::Result<SkippedEntries> {
+async fn upload(
+    sandbox: &dyn Sandbox,
+    source: &Path,
+    path: &str,
+) -> anyhow::Result<SkippedEntries> {
     let opened = Source::open(source)?;
     let target = target_path(sandbox, path, location::copy_name(source).as_deref()).await?;
     match opened {
         Source::Folder(folder) => {
             let progress = CopyProgress::new(None);
             let (archive, packing) = pack::pack(folder);
-            sandbox.files()?.upload(&target, TransferKind::Tree, None, progress.track(archive)).await?;
+            sandbox
+                .files()?
+                .upload(&target, TransferKind::Tree, None, progress.track(archive))
+                .await?;
             packing.await.context("cannot pack")
         }
         Source::File(file) => {
-            let metadata = file.metadata().with_context(|| format!("cannot read {}", source.display()))?;
+            let metadata = file
+                .metadata()
+                .with_context(|| format!("cannot read {}", source.display()))?;
             let progress = CopyProgress::new(Some(metadata.len()));
             let mode = FileMode::from_bits(metadata.permissions().mode() & 0o777);
             let content = progress.track(Box::new(tokio::fs::File::from_std(file)));
-            sandbox.files()?.upload(&target, TransferKind::File, Some(mode), content).await?;
+            sandbox
+                .files()?
+                .upload(&target, TransferKind::File, Some(mode), content)
+                .await?;
             Ok(SkippedEntries::default())
         }
     }
@@ -141,14 +162,25 @@ async fn upload(sandbox: &dyn Sandbox, source: &Path, path: &str) -> anyhow::Res
 async fn upload_stdin(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result<SkippedEntries> {
     let progress = CopyProgress::new(None);
     let stdin = progress.track(Box::new(tokio::io::stdin()));
-    sandbox.files()?.upload(path, TransferKind::File, None, stdin).await?;
+    sandbox
+        .files()?
+        .upload(path, TransferKind::File, None, stdin)
+        .await?;
     Ok(SkippedEntries::default())
 }
 
 /// Path of the copy: the given path, or `name` in it if it is a folder.
-async fn target_path(sandbox: &dyn Sandbox, path: &str, name: Option<&str>) -> anyhow::Result<String> {
+async fn target_path(
+    sandbox: &dyn Sandbox,
+    path: &str,
+    name: Option<&str>,
+) -> anyhow::Result<String> {
     let is_folder = path.ends_with('/')
-        || sandbox.files()?.status(path).await?.is_some_and(|status| status.kind == FileKind::Directory);
+        || sandbox
+            .files()?
+            .status(path)
+            .await?
+            .is_some_and(|status| status.kind == FileKind::Directory);
     Ok(match name {
         Some(name) if is_folder => format!("{}/{name}", path.trim_end_matches('/')),
         _ => path.to_owned(),
@@ -160,7 +192,11 @@ async fn status_of_existing(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
     status.ok_or_else(|| UsageError(format!("there is no {path} in the sandbox")).into())
 }
 
-async fn download(sandbox: &dyn Sandbox, path: &str, target: &Path) -> anyhow::Result<SkippedEntries> {
+async fn download(
+    sandbox: &dyn Sandbox,
+    path: &str,
+    target: &Path,
+) -> anyhow::Result<SkippedEntries> {
     let status = status_of_existing(sandbox, path).await?;
     target_folder::folder_of(target)?;
     let opened = Target::open(target, location::copy_name(Path::new(path)))?;
@@ -169,7 +205,8 @@ async fn download(sandbox: &dyn Sandbox, path: &str, target: &Path) -> anyhow::R
             let context = || format!("cannot unpack into {}", target.display());
             let folder = opened.into_folder().with_context(context)?;
             let progress = CopyProgress::new(None);
-            let archive = progress.track(sandbox.files()?.download(path, TransferKind::Tree).await?);
+            let archive =
+                progress.track(sandbox.files()?.download(path, TransferKind::Tree).await?);
             unpack::unpack(archive, folder).await.with_context(context)
         }
         FileKind::File => {
@@ -178,8 +215,11 @@ async fn download(sandbox: &dyn Sandbox, path: &str, target: &Path) -> anyhow::R
                 return Err(UsageError(format!("{}: it is a folder", context())).into());
             };
             let progress = CopyProgress::new(Some(status.size));
-            let content = progress.track(sandbox.files()?.download(path, TransferKind::File).await?);
-            save(content, &folder, &name, status.mode).await.with_context(context)?;
+            let content =
+                progress.track(sandbox.files()?.download(path, TransferKind::File).await?);
+            save(content, &folder, &name, status.mode)
+                .await
+                .with_context(context)?;
             Ok(SkippedEntries::default())
         }
         _ => Err(UsageError(format!("{path} is neither a file nor a folder")).into()),
@@ -188,14 +228,21 @@ async fn download(sandbox: &dyn Sandbox, path: &str, target: &Path) -> anyhow::R
 
 async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result<Exit> {
     let status = status_of_existing(sandbox, path).await?;
-    let kind = if status.kind == FileKind::Directory { TransferKind::Tree } else { TransferKind::File };
+    let kind = if status.kind == FileKind::Directory {
+        TransferKind::Tree
+    } else {
+        TransferKind::File
+    };
     if kind == TransferKind::Tree && std::io::stdout().is_terminal() {
         return Err(UsageError("an archive is not written to a terminal".to_owned()).into());
     }
     let mut content = sandbox.files()?.download(path, kind).await?;
     let (mut buffer, write_status) = (vec![0; CHUNK_BYTES], WriteStatus::default());
     loop {
-        let count = content.read(&mut buffer).await.with_context(|| format!("cannot read {path}"))?;
+        let count = content
+            .read(&mut buffer)
+            .await
+            .with_context(|| format!("cannot read {path}"))?;
         match buffer.get(..count) {
             None | Some([]) => return Ok(Exit::Finished),
             Some(bytes) => write_status.record(print::program_stdout(bytes)),
@@ -206,19 +253,30 @@ async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
     }
 }
 
-/// Writes a temporary file and renames it, so that the target is never incomplete. Replaces a link instead of following it.
-async fn save(mut content: ByteSource, folder: &OwnedFd, name: &OsStr, mode: FileMode) -> anyhow::Result<()> {
+/// Writes a temporary file and renames it, so that the target is never incomplete. Replaces a link
+/// instead of following it.
+async fn save(
+    mut content: ByteSource,
+    folder: &OwnedFd,
+    name: &OsStr,
+    mode: FileMode,
+) -> anyhow::Result<()> {
     let folder = untrusted_folder::path_of(folder);
     let mut file = tempfile::NamedTempFile::new_in(&folder)?;
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
-        let count = content.read(&mut buffer).await.context("cannot read from the sandbox")?;
+        let count = content
+            .read(&mut buffer)
+            .await
+            .context("cannot read from the sandbox")?;
         match buffer.get(..count) {
             None | Some([]) => break,
             Some(bytes) => file.write_all(bytes)?,
         }
     }
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(mode.bits() & 0o777))?;
-    file.persist(folder.join(name)).map_err(|error| error.error)?;
+    file.as_file()
+        .set_permissions(std::fs::Permissions::from_mode(mode.bits() & 0o777))?;
+    file.persist(folder.join(name))
+        .map_err(|error| error.error)?;
     Ok(())
 }

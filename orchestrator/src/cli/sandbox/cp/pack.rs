@@ -1,5 +1,6 @@
-//! Packs a folder of this machine into an archive, which is sent while it is created. Links are not followed, also if they
-//! replace a folder meanwhile. Links that lead out of the folder are skipped, and so are special files.
+//! Packs a folder of this machine into an archive, which is sent while it is created. Links are not
+//! followed, also if they replace a folder meanwhile. Links that lead out of the folder are
+//! skipped, and so are special files.
 
 use std::fs::Metadata;
 use std::io::{self, Read as _, Write};
@@ -17,7 +18,8 @@ use tokio_util::io::StreamReader;
 use super::{CHUNK_BYTES, SkippedEntries, links};
 use crate::untrusted_folder::{FolderWalk, Node, Step};
 
-/// Maximum number of chunks between the disk and the connection: one for each side, and two because their speeds vary.
+/// Maximum number of chunks between the disk and the connection: one for each side, and two because
+/// their speeds vary.
 const MAX_QUEUED_CHUNKS: usize = 4;
 
 /// Returns the archive, and a task that returns the skipped entries after the archive was read.
@@ -25,17 +27,22 @@ pub(super) fn pack(folder: OwnedFd) -> (ByteSource, JoinHandle<SkippedEntries>) 
     let (chunks, receiver) = mpsc::channel(MAX_QUEUED_CHUNKS);
     let packing = spawn_blocking(move || {
         let mut skipped = SkippedEntries::default();
-        let output = ChunkWriter { chunks: chunks.clone(), chunk: Vec::with_capacity(CHUNK_BYTES) };
+        let output = ChunkWriter {
+            chunks: chunks.clone(),
+            chunk: Vec::with_capacity(CHUNK_BYTES),
+        };
         if let Err(error) = write(folder, output, &mut skipped) {
             // A truncated archive must not look complete. Fails only if the reader has gone.
             let _ = chunks.blocking_send(Err(error));
         }
         skipped
     });
-    let chunks =
-        futures_util::stream::unfold(receiver, |mut receiver: mpsc::Receiver<io::Result<Bytes>>| async {
+    let chunks = futures_util::stream::unfold(
+        receiver,
+        |mut receiver: mpsc::Receiver<io::Result<Bytes>>| async {
             receiver.recv().await.map(|chunk| (chunk, receiver))
-        });
+        },
+    );
     (Box::new(StreamReader::new(Box::pin(chunks))), packing)
 }
 
@@ -47,8 +54,11 @@ fn write(folder: OwnedFd, output: ChunkWriter, skipped: &mut SkippedEntries) -> 
                 let mut header = entry_header(node.metadata(), EntryType::Directory, 0);
                 archive.append_data(&mut header, &path, io::empty())?;
             }
-            Step::Entry(path, node) => append(&mut archive, &path, &node, skipped)
-                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?,
+            Step::Entry(path, node) => {
+                append(&mut archive, &path, &node, skipped).map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                })?
+            }
             Step::Leave => {}
         }
     }
@@ -66,15 +76,24 @@ fn append(
     if metadata.is_symlink() {
         let target = node.link_target()?;
         if links::stays(path, &target) {
-            archive.append_link(&mut entry_header(metadata, EntryType::Symlink, 0), path, target)?;
+            archive.append_link(
+                &mut entry_header(metadata, EntryType::Symlink, 0),
+                path,
+                target,
+            )?;
         } else {
             skipped.add(path, "a link that leads out of the folder");
         }
     } else if metadata.is_file() {
         let length = metadata.len();
-        // A file that shrinks while it is read is padded with zeros, so that the archive stays valid.
+        // A file that shrinks while it is read is padded with zeros, so that the archive stays
+        // valid.
         let content = node.open_file()?.chain(io::repeat(0)).take(length);
-        archive.append_data(&mut entry_header(metadata, EntryType::Regular, length), path, content)?;
+        archive.append_data(
+            &mut entry_header(metadata, EntryType::Regular, length),
+            path,
+            content,
+        )?;
     } else {
         skipped.add(path, "neither a file, a folder nor a link");
     }
@@ -111,7 +130,9 @@ impl Write for ChunkWriter {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.chunks.blocking_send(Ok(chunk.into())).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        self.chunks
+            .blocking_send(Ok(chunk.into()))
+            .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
 
@@ -135,7 +156,9 @@ mod tests {
         // Longer than the queue, so that packing waits in the folder.
         let length = 2 * MAX_QUEUED_CHUNKS * CHUNK_BYTES;
         std::fs::write(at("root/folder/a"), vec![0; length]).unwrap();
-        let Source::Folder(root) = Source::open(&at("root")).unwrap() else { panic!() };
+        let Source::Folder(root) = Source::open(&at("root")).unwrap() else {
+            panic!()
+        };
         let (mut source, packing) = pack(root);
         let mut archive = vec![0; 1024];
         source.read_exact(&mut archive).await.unwrap();

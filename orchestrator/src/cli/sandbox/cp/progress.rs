@@ -19,7 +19,11 @@ impl CopyProgress {
     /// Shows the progress of a copy of `length` bytes, if that is known.
     pub(super) fn new(length: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(length, status_terminal::target());
-        let template = if length.is_some() { SIZED_TEMPLATE } else { UNSIZED_TEMPLATE };
+        let template = if length.is_some() {
+            SIZED_TEMPLATE
+        } else {
+            UNSIZED_TEMPLATE
+        };
         bar.set_style(
             ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()),
         );
@@ -30,7 +34,9 @@ impl CopyProgress {
     /// Counts the bytes that are read from a source.
     pub(super) fn track(&self, source: ByteSource) -> ByteSource {
         let bar = self.0.clone();
-        Box::new(InspectReader::new(source, move |bytes| bar.inc(bytes.len() as u64)))
+        Box::new(InspectReader::new(source, move |bytes| {
+            bar.inc(bytes.len() as u64)
+        }))
     }
 }
 

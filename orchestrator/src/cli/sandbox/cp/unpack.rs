@@ -1,10 +1,11 @@
 //! Unpacks an archive from a sandbox into a folder of this machine. The archive is hostile.
 //!
-//! Each path is opened component by component relative to the folder, and no component may be a link, so that neither an
-//! entry nor a concurrent change of the folder leads out of it. Files and folders belong to the user and have no setuid,
-//! setgid and sticky bits. Links that lead out of the folder are skipped. Everything else that only a hostile server sends
-//! fails the copy: paths that are absolute or contain `..`, devices, hard links, too many entries or bytes. Entries that were
-//! unpacked before the failure stay.
+//! Each path is opened component by component relative to the folder, and no component may be a
+//! link, so that neither an entry nor a concurrent change of the folder leads out of it. Files and
+//! folders belong to the user and have no setuid, setgid and sticky bits. Links that lead out of
+//! the folder are skipped. Everything else that only a hostile server sends fails the copy: paths
+//! that are absolute or contain `..`, devices, hard links, too many entries or bytes. Entries that
+//! were unpacked before the failure stay.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -30,7 +31,8 @@ use crate::untrusted_folder;
 const MAX_ENTRIES: u64 = 500_000;
 const MAX_BYTES: u64 = 16 << 30;
 
-/// Maximum size of what is between the contents of two entries: headers and long names, which are held in memory.
+/// Maximum size of what is between the contents of two entries: headers and long names, which are
+/// held in memory.
 const MAX_HEADER_BYTES: u64 = 1 << 20;
 
 /// Size of a block, to which the content of an entry is padded.
@@ -43,7 +45,11 @@ pub(super) async fn unpack(archive: ByteSource, folder: OwnedFd) -> anyhow::Resu
 }
 
 fn unpack_blocking(archive: impl Read, root: OwnedFd) -> anyhow::Result<SkippedEntries> {
-    let mut unpacker = Unpacker { root, bytes_left: MAX_BYTES, skipped: SkippedEntries::default() };
+    let mut unpacker = Unpacker {
+        root,
+        bytes_left: MAX_BYTES,
+        skipped: SkippedEntries::default(),
+    };
     unpacker.run(archive)?;
     Ok(unpacker.skipped)
 }
@@ -57,22 +63,35 @@ struct Unpacker {
 impl Unpacker {
     fn run(&mut self, archive: impl Read) -> anyhow::Result<()> {
         let allowance = Rc::new(std::cell::Cell::new(MAX_HEADER_BYTES));
-        let mut archive = Archive::new(AllowanceReader { archive, allowance: Rc::clone(&allowance) });
+        let mut archive = Archive::new(AllowanceReader {
+            archive,
+            allowance: Rc::clone(&allowance),
+        });
         for (number, entry) in (0_u64..).zip(archive.entries()?) {
             let mut entry = entry.context("cannot read the archive")?;
             if number == MAX_ENTRIES {
                 bail!("the archive has more than {MAX_ENTRIES} entries");
             }
-            allowance.set(entry.size().min(self.bytes_left).saturating_add(BLOCK_BYTES));
+            allowance.set(
+                entry
+                    .size()
+                    .min(self.bytes_left)
+                    .saturating_add(BLOCK_BYTES),
+            );
             let path = entry.path()?.into_owned();
             let shown = path.to_string_lossy().chars().take(200).collect::<String>();
-            self.unpack_entry(&mut entry, &path).with_context(|| format!("the archive's entry {shown:?}"))?;
+            self.unpack_entry(&mut entry, &path)
+                .with_context(|| format!("the archive's entry {shown:?}"))?;
             allowance.set(MAX_HEADER_BYTES);
         }
         Ok(())
     }
 
-    fn unpack_entry(&mut self, entry: &mut Entry<'_, impl Read>, path: &Path) -> anyhow::Result<()> {
+    fn unpack_entry(
+        &mut self,
+        entry: &mut Entry<'_, impl Read>,
+        path: &Path,
+    ) -> anyhow::Result<()> {
         let Some(below) = links::below(path) else {
             bail!("its path leads out of the folder, or is too long")
         };
@@ -92,12 +111,15 @@ impl Unpacker {
                 self.write_file(&parent, name, mode, entry)
             }
             EntryType::Symlink => {
-                let Some(target) = entry.link_name()? else { bail!("a link without a target") };
+                let Some(target) = entry.link_name()? else {
+                    bail!("a link without a target")
+                };
                 if links::stays(&below, &target) {
                     remove_existing(&parent, name)?;
                     rustix::fs::symlinkat(target.as_ref(), &parent, name)?;
                 } else {
-                    self.skipped.add(&below, "a link that leads out of the folder");
+                    self.skipped
+                        .add(&below, "a link that leads out of the folder");
                 }
                 Ok(())
             }
@@ -120,14 +142,23 @@ impl Unpacker {
         mode: Mode,
         entry: &mut Entry<'_, impl Read>,
     ) -> anyhow::Result<()> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::openat(parent, name, flags, Mode::RUSR | Mode::WUSR)?);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(
+            parent,
+            name,
+            flags,
+            Mode::RUSR | Mode::WUSR,
+        )?);
         let mut buffer = vec![0; CHUNK_BYTES];
         loop {
             let count = entry.read(&mut buffer)?;
-            let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { break };
+            let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
+                break;
+            };
             let left = self.bytes_left.checked_sub(count as u64);
-            self.bytes_left = left.with_context(|| format!("the archive has more than {MAX_BYTES} bytes"))?;
+            self.bytes_left =
+                left.with_context(|| format!("the archive has more than {MAX_BYTES} bytes"))?;
             file.write_all(bytes)?;
         }
         file.set_permissions(std::fs::Permissions::from_mode(mode.as_raw_mode()))?;
@@ -177,11 +208,16 @@ impl<R: Read> Read for AllowanceReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.allowance.get()).unwrap_or(usize::MAX);
         if left == 0 {
-            return Err(io::Error::other("the headers between two entries are too long, or the archive is"));
+            return Err(io::Error::other(
+                "the headers between two entries are too long, or the archive is",
+            ));
         }
         let room = buffer.len().min(left);
-        let count = self.archive.read(buffer.get_mut(..room).unwrap_or_default())?;
-        self.allowance.set(self.allowance.get().saturating_sub(count as u64));
+        let count = self
+            .archive
+            .read(buffer.get_mut(..room).unwrap_or_default())?;
+        self.allowance
+            .set(self.allowance.get().saturating_sub(count as u64));
         Ok(count)
     }
 }
@@ -206,7 +242,11 @@ mod tests {
             header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
             header.set_entry_type(*kind);
             header.set_mode(0o6755);
-            let data = if *kind == EntryType::Regular { content.as_bytes() } else { b"" };
+            let data = if *kind == EntryType::Regular {
+                content.as_bytes()
+            } else {
+                b""
+            };
             if matches!(*kind, EntryType::Symlink | EntryType::Link) {
                 header.as_old_mut().linkname[..content.len()].copy_from_slice(content.as_bytes());
             }
@@ -222,7 +262,10 @@ mod tests {
         unpack_blocking(archive, target.into_folder()?)
     }
 
-    fn unpack_entries(target: &Path, entries: &[(EntryType, &str, &str)]) -> anyhow::Result<SkippedEntries> {
+    fn unpack_entries(
+        target: &Path,
+        entries: &[(EntryType, &str, &str)],
+    ) -> anyhow::Result<SkippedEntries> {
         unpack_bytes(target, &archive(entries)[..])
     }
 
@@ -236,10 +279,19 @@ mod tests {
             (EntryType::Symlink, "a/link", "../a/file"),
         ];
         for _ in 0..2 {
-            assert_eq!(unpack_entries(&target, &entries).unwrap(), SkippedEntries::default());
+            assert_eq!(
+                unpack_entries(&target, &entries).unwrap(),
+                SkippedEntries::default()
+            );
         }
-        assert_eq!(std::fs::read_to_string(target.join("a/link")).unwrap(), "one");
-        let mode = std::fs::metadata(target.join("a/file")).unwrap().permissions().mode();
+        assert_eq!(
+            std::fs::read_to_string(target.join("a/link")).unwrap(),
+            "one"
+        );
+        let mode = std::fs::metadata(target.join("a/file"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o7777, 0o755, "no setuid and setgid bits");
     }
 
@@ -262,7 +314,10 @@ mod tests {
             unpack_entries(&target, entries).unwrap_err();
         }
         // The entries in a skipped link are unpacked into a folder.
-        let through = [(EntryType::Symlink, "a", "../outside"), (EntryType::Regular, "a/x", "x")];
+        let through = [
+            (EntryType::Symlink, "a", "../outside"),
+            (EntryType::Regular, "a/x", "x"),
+        ];
         assert_eq!(unpack_entries(&target, &through).unwrap().count, 1);
         assert!(target.join("a/x").exists());
         // An existing link is not followed.
@@ -274,7 +329,10 @@ mod tests {
         std::fs::write(outside.join("kept"), "kept").unwrap();
         symlink(outside.join("kept"), target.join("file")).unwrap();
         unpack_entries(&target, &[(EntryType::Regular, "file", "x")]).unwrap();
-        assert_eq!(std::fs::read_to_string(outside.join("kept")).unwrap(), "kept");
+        assert_eq!(
+            std::fs::read_to_string(outside.join("kept")).unwrap(),
+            "kept"
+        );
     }
 
     #[test]

@@ -30,8 +30,7 @@ const REMOVE: &str = "
 const IS_FULL: &str =
     "SELECT EXISTS (SELECT 1 FROM audit WHERE (actor = 'unknown') = false LIMIT 1 OFFSET $1)";
 
-const USERS_ABOVE_SHARE: &str =
-    "SELECT user_name FROM audit WHERE user_name IS NOT NULL GROUP BY user_name HAVING count(*) > $1";
+const USERS_ABOVE_SHARE: &str = "SELECT user_name FROM audit WHERE user_name IS NOT NULL GROUP BY user_name HAVING count(*) > $1";
 
 const REMOVE_OF_USER: &str = "
     DELETE FROM audit WHERE user_name = $1 AND number <= (
@@ -47,8 +46,19 @@ const READ_AFTER: &str = "
     SELECT at_ms, actor, user_name, key, address, action, conversation, status, number FROM audit
     WHERE number > $1 ORDER BY number LIMIT $2";
 
-pub(super) async fn append(database: &Database, entry: &AuditEntry, max: u64) -> Result<(), BoxError> {
-    let AuditEntry { at_ms, actor, address, action, conversation, status } = entry;
+pub(super) async fn append(
+    database: &Database,
+    entry: &AuditEntry,
+    max: u64,
+) -> Result<(), BoxError> {
+    let AuditEntry {
+        at_ms,
+        actor,
+        address,
+        action,
+        conversation,
+        status,
+    } = entry;
     let ActorRow { kind, user, key } = ActorRow::new(actor);
     let rows = database
         .query_once(
@@ -70,15 +80,26 @@ pub(super) async fn append(database: &Database, entry: &AuditEntry, max: u64) ->
 
 /// Removes the oldest entries after some were appended with these numbers, if it is time.
 async fn remove_if_due(database: &Database, appended: &[Row], max: u64) -> Result<(), BoxError> {
-    let last: i64 = appended.last().map(|row| row.try_get(0)).transpose()?.unwrap_or_default();
+    let last: i64 = appended
+        .last()
+        .map(|row| row.try_get(0))
+        .transpose()?
+        .unwrap_or_default();
     if !is_removal_due(last, appended.len()) {
         return Ok(());
     }
     let is_full = database.query(IS_FULL, &[&max_of_known(max)]).await?;
-    if is_full.first().map(|row| row.try_get(0)).transpose()?.unwrap_or(false) {
+    if is_full
+        .first()
+        .map(|row| row.try_get(0))
+        .transpose()?
+        .unwrap_or(false)
+    {
         let max_of_user = max_by_user(max);
         for row in database.query(USERS_ABOVE_SHARE, &[&max_of_user]).await? {
-            database.query(REMOVE_OF_USER, &[&row.try_get::<_, &str>(0)?, &max_of_user]).await?;
+            database
+                .query(REMOVE_OF_USER, &[&row.try_get::<_, &str>(0)?, &max_of_user])
+                .await?;
         }
     }
     for (is_unknown, max) in max_by_kind(max) {
@@ -92,19 +113,37 @@ pub(super) async fn append_all(
     entries: &[AuditEntry],
     max: u64,
 ) -> Result<(), BoxError> {
-    let actors: Vec<_> = entries.iter().map(|entry| ActorRow::new(&entry.actor)).collect();
+    let actors: Vec<_> = entries
+        .iter()
+        .map(|entry| ActorRow::new(&entry.actor))
+        .collect();
     let times: Vec<_> = entries.iter().map(|entry| stored(entry.at_ms)).collect();
     let kinds: Vec<_> = actors.iter().map(|actor| actor.kind).collect();
     let users: Vec<_> = actors.iter().map(|actor| actor.user).collect();
     let keys: Vec<_> = actors.iter().map(|actor| actor.key).collect();
-    let addresses: Vec<_> =
-        entries.iter().map(|entry| entry.address.map(|address| address.to_string())).collect();
+    let addresses: Vec<_> = entries
+        .iter()
+        .map(|entry| entry.address.map(|address| address.to_string()))
+        .collect();
     let actions: Vec<_> = entries.iter().map(|entry| entry.action.as_str()).collect();
-    let conversations: Vec<_> =
-        entries.iter().map(|entry| entry.conversation.as_ref().map(ConversationId::as_str)).collect();
-    let statuses: Vec<_> = entries.iter().map(|entry| entry.status.map(i32::from)).collect();
-    let parameters: Parameters<'_> =
-        &[&times, &kinds, &users, &keys, &addresses, &actions, &conversations, &statuses];
+    let conversations: Vec<_> = entries
+        .iter()
+        .map(|entry| entry.conversation.as_ref().map(ConversationId::as_str))
+        .collect();
+    let statuses: Vec<_> = entries
+        .iter()
+        .map(|entry| entry.status.map(i32::from))
+        .collect();
+    let parameters: Parameters<'_> = &[
+        &times,
+        &kinds,
+        &users,
+        &keys,
+        &addresses,
+        &actions,
+        &conversations,
+        &statuses,
+    ];
     let rows = database.query_once(APPEND_ALL, parameters).await?;
     remove_if_due(database, &rows, max).await
 }
@@ -115,24 +154,44 @@ pub(super) async fn read_after(
     limit: usize,
 ) -> Result<Vec<(u64, AuditEntry)>, BoxError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = database.query(READ_AFTER, &[&stored(after), &limit]).await?;
+    let rows = database
+        .query(READ_AFTER, &[&stored(after), &limit])
+        .await?;
     let entry = |row: &Row| Ok((u64::try_from(row.try_get::<_, i64>(8)?)?, parse(row)?));
     rows.iter().map(entry).collect()
 }
 
-pub(super) async fn read(database: &Database, filter: &AuditFilter) -> Result<Vec<AuditEntry>, BoxError> {
-    let AuditFilter { user, conversation, limit } = filter;
+pub(super) async fn read(
+    database: &Database,
+    filter: &AuditFilter,
+) -> Result<Vec<AuditEntry>, BoxError> {
+    let AuditFilter {
+        user,
+        conversation,
+        limit,
+    } = filter;
     let conversation = conversation.as_ref().map(ConversationId::as_str);
     let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-    let rows = database.query(READ, &[&user.as_ref().map(UserId::as_str), &conversation, &limit]).await?;
+    let rows = database
+        .query(
+            READ,
+            &[&user.as_ref().map(UserId::as_str), &conversation, &limit],
+        )
+        .await?;
     rows.iter().rev().map(parse).collect()
 }
 
 fn parse(row: &Row) -> Result<AuditEntry, BoxError> {
-    let actor = match (row.try_get::<_, &str>(1)?, row.try_get::<_, Option<String>>(2)?) {
+    let actor = match (
+        row.try_get::<_, &str>(1)?,
+        row.try_get::<_, Option<String>>(2)?,
+    ) {
         (ActorRow::USER, Some(name)) => AuditActor::User {
             name: UserId::try_from(name)?,
-            key: row.try_get::<_, Option<&str>>(3)?.map(str::parse::<KeyId>).transpose()?,
+            key: row
+                .try_get::<_, Option<&str>>(3)?
+                .map(str::parse::<KeyId>)
+                .transpose()?,
         },
         (ActorRow::OPERATOR, _) => AuditActor::Operator,
         _ => AuditActor::Unknown,
@@ -140,9 +199,18 @@ fn parse(row: &Row) -> Result<AuditEntry, BoxError> {
     Ok(AuditEntry {
         at_ms: u64::try_from(row.try_get::<_, i64>(0)?)?,
         actor,
-        address: row.try_get::<_, Option<&str>>(4)?.map(str::parse).transpose()?,
+        address: row
+            .try_get::<_, Option<&str>>(4)?
+            .map(str::parse)
+            .transpose()?,
         action: row.try_get(5)?,
-        conversation: row.try_get::<_, Option<String>>(6)?.map(ConversationId::try_from).transpose()?,
-        status: row.try_get::<_, Option<i32>>(7)?.map(u16::try_from).transpose()?,
+        conversation: row
+            .try_get::<_, Option<String>>(6)?
+            .map(ConversationId::try_from)
+            .transpose()?,
+        status: row
+            .try_get::<_, Option<i32>>(7)?
+            .map(u16::try_from)
+            .transpose()?,
     })
 }

@@ -49,7 +49,14 @@ pub(super) async fn add(
     hash: &SecretHash,
     max: usize,
 ) -> Result<bool, BoxError> {
-    let Key { id, user, scope, created_at, expires_at, last_used_at: _ } = key;
+    let Key {
+        id,
+        user,
+        scope,
+        created_at,
+        expires_at,
+        last_used_at: _,
+    } = key;
     let max = i64::try_from(max).unwrap_or(i64::MAX);
     let parameters: Parameters<'_> = &[
         &id.as_str(),
@@ -68,17 +75,31 @@ pub(super) async fn remove(database: &Database, id: &KeyId) -> Result<bool, BoxE
 }
 
 pub(super) async fn all(database: &Database, user: Option<&UserId>) -> Result<Vec<Key>, BoxError> {
-    const ALL: &str =
-        select!("AND ($1::text IS NULL OR user_name = $1) ORDER BY user_name, keys.created_at, number");
-    database.query(ALL, &[&user.map(UserId::as_str)]).await?.iter().map(|row| parse(row, 0)).collect()
+    const ALL: &str = select!(
+        "AND ($1::text IS NULL OR user_name = $1) ORDER BY user_name, keys.created_at, number"
+    );
+    database
+        .query(ALL, &[&user.map(UserId::as_str)])
+        .await?
+        .iter()
+        .map(|row| parse(row, 0))
+        .collect()
 }
 
 pub(super) async fn with_id(database: &Database, id: &KeyId) -> Result<Option<Key>, BoxError> {
     find(database, select!("AND id = $1"), &[&id.as_str()]).await
 }
 
-pub(super) async fn with_hash(database: &Database, hash: &SecretHash) -> Result<Option<Key>, BoxError> {
-    find(database, select!("AND hash = $1"), &[&hash.as_bytes().as_slice()]).await
+pub(super) async fn with_hash(
+    database: &Database,
+    hash: &SecretHash,
+) -> Result<Option<Key>, BoxError> {
+    find(
+        database,
+        select!("AND hash = $1"),
+        &[&hash.as_bytes().as_slice()],
+    )
+    .await
 }
 
 async fn find(
@@ -86,11 +107,18 @@ async fn find(
     select: &'static str,
     parameters: Parameters<'_>,
 ) -> Result<Option<Key>, BoxError> {
-    database.query(select, parameters).await?.first().map(|row| parse(row, 0)).transpose()
+    database
+        .query(select, parameters)
+        .await?
+        .first()
+        .map(|row| parse(row, 0))
+        .transpose()
 }
 
 pub(super) async fn record_use(database: &Database, id: &KeyId, now: u64) -> Result<(), BoxError> {
-    database.query(RECORD_USE, &[&id.as_str(), &stored(now)]).await?;
+    database
+        .query(RECORD_USE, &[&id.as_str(), &stored(now)])
+        .await?;
     Ok(())
 }
 
@@ -98,7 +126,10 @@ pub(super) async fn record_use(database: &Database, id: &KeyId, now: u64) -> Res
 pub(super) fn parse(row: &Row, first: usize) -> Result<Key, BoxError> {
     let scope: String = row.try_get(first + 2)?;
     let optional = |column| -> Result<Option<u64>, BoxError> {
-        Ok(row.try_get::<_, Option<i64>>(column)?.map(u64::try_from).transpose()?)
+        Ok(row
+            .try_get::<_, Option<i64>>(column)?
+            .map(u64::try_from)
+            .transpose()?)
     };
     Ok(Key {
         id: row.try_get::<_, String>(first)?.parse()?,

@@ -7,7 +7,8 @@ use tokio_postgres::Row;
 use super::{Database, keys, stored, users};
 use crate::postgres::read::BoxError;
 
-/// Each user with each key, or without a key. One statement, and so one snapshot. Keys of removed users are not valid.
+/// Each user with each key, or without a key. One statement, and so one snapshot. Keys of removed
+/// users are not valid.
 const READ: &str = "
     SELECT name, users.created_at, removed_at, id, user_name, scope, keys.created_at, expires_at, last_used_at, hash
     FROM users LEFT JOIN keys ON name = user_name AND removed_at IS NULL
@@ -45,14 +46,19 @@ pub(super) async fn read(database: &Database) -> Result<AccountRecords, BoxError
             users.push(user);
         }
         if row.try_get::<_, Option<&str>>(KEY_COLUMN)?.is_some() {
-            keys.push(KeyRecord { key: keys::parse(row, KEY_COLUMN)?, hash: hash(row)? });
+            keys.push(KeyRecord {
+                key: keys::parse(row, KEY_COLUMN)?,
+                hash: hash(row)?,
+            });
         }
     }
     Ok(AccountRecords::new(users, keys)?)
 }
 
 fn hash(row: &Row) -> Result<SecretHash, BoxError> {
-    Ok(SecretHash::from_bytes(row.try_get::<_, &[u8]>(HASH_COLUMN)?.try_into()?))
+    Ok(SecretHash::from_bytes(
+        row.try_get::<_, &[u8]>(HASH_COLUMN)?.try_into()?,
+    ))
 }
 
 /// The parameters of [`ADD`], by column.
@@ -76,7 +82,14 @@ impl<'a> Columns<'a> {
         let mut columns = Self::default();
         let mut key_counts = std::collections::BTreeMap::<&UserId, i64>::new();
         for KeyRecord { key, hash } in records.keys() {
-            let Key { id, user, scope, created_at, expires_at, last_used_at } = key;
+            let Key {
+                id,
+                user,
+                scope,
+                created_at,
+                expires_at,
+                last_used_at,
+            } = key;
             *key_counts.entry(user).or_default() += 1;
             columns.ids.push(id.as_str());
             columns.hashes.push(hash.as_bytes());
@@ -86,19 +99,30 @@ impl<'a> Columns<'a> {
             columns.expires_at.push(expires_at.map(stored));
             columns.last_used_at.push(last_used_at.map(stored));
         }
-        for User { name, created_at, removed_at } in records.users() {
+        for User {
+            name,
+            created_at,
+            removed_at,
+        } in records.users()
+        {
             columns.names.push(name.as_str());
             columns.created_at.push(stored(*created_at));
             columns.removed_at.push(removed_at.map(stored));
-            columns.key_counts.push(key_counts.get(name).copied().unwrap_or_default());
+            columns
+                .key_counts
+                .push(key_counts.get(name).copied().unwrap_or_default());
         }
         columns
     }
 }
 
-pub(super) async fn add(database: &Database, records: &AccountRecords) -> Result<AddedAccounts, BoxError> {
+pub(super) async fn add(
+    database: &Database,
+    records: &AccountRecords,
+) -> Result<AddedAccounts, BoxError> {
     let columns = Columns::new(records);
-    // Repeated if the connection breaks: that adds nothing twice, but may count what was added before as existing.
+    // Repeated if the connection breaks: that adds nothing twice, but may count what was added
+    // before as existing.
     let rows = database
         .query(
             ADD,
@@ -117,7 +141,14 @@ pub(super) async fn add(database: &Database, records: &AccountRecords) -> Result
             ],
         )
         .await?;
-    let Some(row) = rows.first() else { return Ok(AddedAccounts::default()) };
-    let count = |column| -> Result<usize, BoxError> { Ok(usize::try_from(row.try_get::<_, i64>(column)?)?) };
-    Ok(AddedAccounts { users: count(0)?, keys: count(1)? })
+    let Some(row) = rows.first() else {
+        return Ok(AddedAccounts::default());
+    };
+    let count = |column| -> Result<usize, BoxError> {
+        Ok(usize::try_from(row.try_get::<_, i64>(column)?)?)
+    };
+    Ok(AddedAccounts {
+        users: count(0)?,
+        keys: count(1)?,
+    })
 }

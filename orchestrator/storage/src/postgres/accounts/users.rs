@@ -38,12 +38,19 @@ pub(super) async fn put(database: &Database, name: &UserId, now: u64) -> Result<
 }
 
 pub(super) async fn remove(database: &Database, name: &UserId, now: u64) -> Result<bool, BoxError> {
-    let rows = database.query_once(REMOVE, &[&name.as_str(), &stored(now)]).await?;
+    let rows = database
+        .query_once(REMOVE, &[&name.as_str(), &stored(now)])
+        .await?;
     Ok(count(&rows)? == 1)
 }
 
 pub(super) async fn find(database: &Database, name: &UserId) -> Result<Option<User>, BoxError> {
-    database.query(FIND, &[&name.as_str()]).await?.first().map(parse).transpose()
+    database
+        .query(FIND, &[&name.as_str()])
+        .await?
+        .first()
+        .map(parse)
+        .transpose()
 }
 
 pub(super) async fn all(database: &Database) -> Result<Vec<User>, BoxError> {
@@ -54,6 +61,9 @@ pub(super) fn parse(row: &Row) -> Result<User, BoxError> {
     Ok(User {
         name: UserId::try_from(row.try_get::<_, String>(0)?)?,
         created_at: u64::try_from(row.try_get::<_, i64>(1)?)?,
-        removed_at: row.try_get::<_, Option<i64>>(2)?.map(u64::try_from).transpose()?,
+        removed_at: row
+            .try_get::<_, Option<i64>>(2)?
+            .map(u64::try_from)
+            .transpose()?,
     })
 }

@@ -1,6 +1,7 @@
 //! The leases of this process, by its own clock.
 //!
-//! No I/O. Times are those of the monotonic clock; a lease counts as lost before the database lets another host have it.
+//! No I/O. Times are those of the monotonic clock; a lease counts as lost before the database lets
+//! another host have it.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -45,11 +46,16 @@ struct Table {
 
 enum LeaseState {
     Acquiring,
-    Held { generation: Generation, valid_until: Instant, lost: CancellationToken },
+    Held {
+        generation: Generation,
+        valid_until: Instant,
+        lost: CancellationToken,
+    },
 }
 
 impl HeldLeases {
-    /// Reserves a conversation for an acquisition. `false` if this process holds or acquires its lease.
+    /// Reserves a conversation for an acquisition. `false` if this process holds or acquires its
+    /// lease.
     pub(super) fn reserve(&self, conversation: &ConversationId) -> bool {
         match self.table().leases.entry(conversation.clone()) {
             Entry::Occupied(_) => false,
@@ -65,14 +71,19 @@ impl HeldLeases {
         self.table().leases.remove(conversation);
     }
 
-    /// Turns a reservation into a lease. Returns the token that is cancelled when the lease is lost.
+    /// Turns a reservation into a lease. Returns the token that is cancelled when the lease is
+    /// lost.
     pub(super) fn hold(
         &self,
         (conversation, generation): LeaseKey,
         valid_until: Instant,
     ) -> CancellationToken {
         let lost = CancellationToken::new();
-        let state = LeaseState::Held { generation, valid_until, lost: lost.clone() };
+        let state = LeaseState::Held {
+            generation,
+            valid_until,
+            lost: lost.clone(),
+        };
         self.table().leases.insert(conversation, state);
         lost
     }
@@ -81,9 +92,17 @@ impl HeldLeases {
     pub(super) fn fence(&self, conversation: &ConversationId) -> Fence {
         match self.table().leases.get(conversation) {
             None | Some(LeaseState::Acquiring) => Fence::Unleased,
-            Some(LeaseState::Held { generation, valid_until, lost }) => {
+            Some(LeaseState::Held {
+                generation,
+                valid_until,
+                lost,
+            }) => {
                 let is_valid = !lost.is_cancelled() && Instant::now() < *valid_until;
-                if is_valid { Fence::Generation(*generation) } else { Fence::Lost }
+                if is_valid {
+                    Fence::Generation(*generation)
+                } else {
+                    Fence::Lost
+                }
             }
         }
     }
@@ -91,19 +110,25 @@ impl HeldLeases {
     /// Returns the leases to renew.
     pub(super) fn renewable(&self) -> Vec<LeaseKey> {
         let table = self.table();
-        let leases = table.leases.iter().filter_map(|(conversation, state)| match state {
-            LeaseState::Held { generation, lost, .. } if !lost.is_cancelled() => {
-                Some((conversation.clone(), *generation))
-            }
-            _ => None,
-        });
+        let leases = table
+            .leases
+            .iter()
+            .filter_map(|(conversation, state)| match state {
+                LeaseState::Held {
+                    generation, lost, ..
+                } if !lost.is_cancelled() => Some((conversation.clone(), *generation)),
+                _ => None,
+            });
         leases.collect()
     }
 
     /// Extends a renewed lease.
     pub(super) fn extend(&self, (conversation, renewed): &LeaseKey, until: Instant) {
-        if let Some(LeaseState::Held { generation, valid_until, .. }) =
-            self.table().leases.get_mut(conversation)
+        if let Some(LeaseState::Held {
+            generation,
+            valid_until,
+            ..
+        }) = self.table().leases.get_mut(conversation)
             && generation == renewed
         {
             *valid_until = until;
@@ -112,7 +137,9 @@ impl HeldLeases {
 
     /// Marks a lease as lost.
     pub(super) fn lose(&self, (conversation, gone): &LeaseKey) {
-        if let Some(LeaseState::Held { generation, lost, .. }) = self.table().leases.get(conversation)
+        if let Some(LeaseState::Held {
+            generation, lost, ..
+        }) = self.table().leases.get(conversation)
             && generation == gone
             && !lost.is_cancelled()
         {
@@ -124,7 +151,11 @@ impl HeldLeases {
     /// Marks the leases as lost that were not renewed in time.
     pub(super) fn lose_expired(&self, now: Instant) {
         for (conversation, state) in &self.table().leases {
-            if let LeaseState::Held { valid_until, lost, generation } = state
+            if let LeaseState::Held {
+                valid_until,
+                lost,
+                generation,
+            } = state
                 && *valid_until <= now
                 && !lost.is_cancelled()
             {
@@ -172,7 +203,12 @@ impl HeldLeases {
     pub(super) async fn wait_until_released(&self, conversation: &ConversationId) {
         loop {
             let forgotten = self.on_forget.notified();
-            if !self.table().released.iter().any(|(released, _)| released == conversation) {
+            if !self
+                .table()
+                .released
+                .iter()
+                .any(|(released, _)| released == conversation)
+            {
                 return;
             }
             forgotten.await;

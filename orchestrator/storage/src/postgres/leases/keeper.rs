@@ -17,10 +17,17 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(250);
 /// Time to release leases when the store is closed.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Runs until `stop`, then releases what is left to release. Leases that are still held then are lost. They are not released:
-/// their conversations were running, and other hosts find them when they expire.
+/// Runs until `stop`, then releases what is left to release. Leases that are still held then are
+/// lost. They are not released: their conversations were running, and other hosts find them when
+/// they expire.
 pub(super) async fn run(leases: Leases, stop: CancellationToken) {
-    let work = async { tokio::join!(renew_repeatedly(&leases), watch(&leases), release_repeatedly(&leases)) };
+    let work = async {
+        tokio::join!(
+            renew_repeatedly(&leases),
+            watch(&leases),
+            release_repeatedly(&leases)
+        )
+    };
     stop.run_until_cancelled(work).await;
     if timeout(RELEASE_TIMEOUT, release(&leases)).await.is_err() {
         tracing::warn!("leases were not released in time: they expire");
@@ -50,10 +57,18 @@ async fn renew(leases: &Leases) -> Result<(), DatabaseError> {
         return Ok(());
     }
     let requested = Instant::now();
-    let renewed = table::renew(&leases.database, leases.host.id, &held, leases.timing.duration).await?;
+    let renewed = table::renew(
+        &leases.database,
+        leases.host.id,
+        &held,
+        leases.timing.duration,
+    )
+    .await?;
     for lease in &held {
         if renewed.contains(lease) {
-            leases.held.extend(lease, leases.timing.valid_until(requested));
+            leases
+                .held
+                .extend(lease, leases.timing.valid_until(requested));
         } else {
             leases.held.lose(lease);
         }
@@ -61,7 +76,8 @@ async fn renew(leases: &Leases) -> Result<(), DatabaseError> {
     Ok(())
 }
 
-/// Reports leases that were not renewed in time, also while a renewal is still waiting for the database.
+/// Reports leases that were not renewed in time, also while a renewal is still waiting for the
+/// database.
 async fn watch(leases: &Leases) {
     let mut ticks = interval(WATCH_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -86,7 +102,11 @@ async fn release(leases: &Leases) {
     }
     if let Err(error) = table::release(&leases.database, leases.host.id, &released).await {
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, count = released.len(), "cannot release leases: they expire");
+        tracing::warn!(
+            error,
+            count = released.len(),
+            "cannot release leases: they expire"
+        );
     }
     leases.held.forget_released(&released);
 }

@@ -1,11 +1,12 @@
 //! Leases: the right of one host to append to a conversation, until it no longer renews it.
 //!
-//! A lease has a generation, which increases with every acquisition. An append is rejected in its own transaction unless its
-//! host holds the current generation and the lease has not expired by the database's clock. So a host that was suspended
-//! and taken over writes nothing when it continues.
+//! A lease has a generation, which increases with every acquisition. An append is rejected in its
+//! own transaction unless its host holds the current generation and the lease has not expired by
+//! the database's clock. So a host that was suspended and taken over writes nothing when it
+//! continues.
 //!
-//! One task renews all leases of the process, reports lost ones, and releases dropped ones. It ends when the store is closed
-//! or dropped.
+//! One task renews all leases of the process, reports lost ones, and releases dropped ones. It ends
+//! when the store is closed or dropped.
 
 mod held;
 mod keeper;
@@ -53,8 +54,8 @@ impl Default for LeaseTiming {
 }
 
 impl LeaseTiming {
-    /// Returns when a lease counts as lost whose acquisition or renewal was requested at `requested`. The database grants the
-    /// duration later, so its expiry is later too.
+    /// Returns when a lease counts as lost whose acquisition or renewal was requested at
+    /// `requested`. The database grants the duration later, so its expiry is later too.
     fn valid_until(&self, requested: Instant) -> Instant {
         requested + self.duration.saturating_sub(self.safety_margin)
     }
@@ -87,7 +88,13 @@ impl Leases {
         tasks: &TaskTracker,
         stop: CancellationToken,
     ) -> Self {
-        let leases = Self { database, host, timing, held: Arc::default(), tasks: tasks.clone() };
+        let leases = Self {
+            database,
+            host,
+            timing,
+            held: Arc::default(),
+            tasks: tasks.clone(),
+        };
         tasks.spawn(keeper::run(leases.clone(), stop));
         leases
     }
@@ -97,24 +104,39 @@ impl Leases {
         self.host.id
     }
 
-    /// Acquires the lease of a conversation, which need not exist yet. `None` if another host, or another task of this process,
-    /// holds it. If the future is dropped, the lease is released.
+    /// Acquires the lease of a conversation, which need not exist yet. `None` if another host, or
+    /// another task of this process, holds it. If the future is dropped, the lease is released.
     ///
     /// # Errors
     /// [`StoreError::Storage`] if the database is unavailable.
-    pub async fn acquire(&self, conversation: &ConversationId) -> Result<Option<Lease>, StoreError> {
+    pub async fn acquire(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<Lease>, StoreError> {
         if !self.held.reserve(conversation) {
             return Ok(None);
         }
-        // A task of its own, so that it ends in a lease or a cancelled reservation even if the caller is dropped.
-        let acquiring = self.tasks.spawn(self.clone().acquire_reserved(conversation.clone()));
+        // A task of its own, so that it ends in a lease or a cancelled reservation even if the
+        // caller is dropped.
+        let acquiring = self
+            .tasks
+            .spawn(self.clone().acquire_reserved(conversation.clone()));
         let acquired = acquiring.await.map_err(|error| failed(ACQUIRE, error))?;
         acquired.map_err(|error| failed(ACQUIRE, error))
     }
 
-    async fn acquire_reserved(self, conversation: ConversationId) -> Result<Option<Lease>, DatabaseError> {
+    async fn acquire_reserved(
+        self,
+        conversation: ConversationId,
+    ) -> Result<Option<Lease>, DatabaseError> {
         let requested = Instant::now();
-        let acquired = table::acquire(&self.database, &self.host, &conversation, self.timing.duration).await;
+        let acquired = table::acquire(
+            &self.database,
+            &self.host,
+            &conversation,
+            self.timing.duration,
+        )
+        .await;
         let Ok(Some((generation, is_takeover))) = acquired else {
             self.held.cancel(&conversation);
             return acquired.map(|_| None);
@@ -122,20 +144,30 @@ impl Leases {
         tracing::info!(%conversation, generation, host = %self.host.id, "acquired a lease");
         let key = (conversation.clone(), generation);
         let lost = self.held.hold(key, self.timing.valid_until(requested));
-        Ok(Some(Lease { conversation, generation, is_takeover, lost, held: Arc::clone(&self.held) }))
+        Ok(Some(Lease {
+            conversation,
+            generation,
+            is_takeover,
+            lost,
+            held: Arc::clone(&self.held),
+        }))
     }
 
-    /// Waits until a dropped lease is released in the database, or its release has failed: it expires then. Does not return if the
-    /// store was closed before.
+    /// Waits until a dropped lease is released in the database, or its release has failed: it
+    /// expires then. Does not return if the store was closed before.
     pub async fn wait_until_released(&self, conversation: &ConversationId) {
         self.held.wait_until_released(conversation).await;
     }
 
-    /// Returns the address of another host that has leased a conversation. `None` if no other host has, or it has no address.
+    /// Returns the address of another host that has leased a conversation. `None` if no other host
+    /// has, or it has no address.
     ///
     /// # Errors
     /// [`StoreError::Storage`] if the database is unavailable.
-    pub async fn other_holder(&self, conversation: &ConversationId) -> Result<Option<String>, StoreError> {
+    pub async fn other_holder(
+        &self,
+        conversation: &ConversationId,
+    ) -> Result<Option<String>, StoreError> {
         let holder = table::other_holder(&self.database, self.host.id, conversation).await;
         holder.map_err(|error| failed(LIST, error))
     }
@@ -145,16 +177,20 @@ impl Leases {
     /// # Errors
     /// [`StoreError::Storage`] if the database is unavailable.
     pub async fn held(&self) -> Result<BTreeSet<ConversationId>, StoreError> {
-        table::held(&self.database).await.map_err(|error| failed(LIST, error))
+        table::held(&self.database)
+            .await
+            .map_err(|error| failed(LIST, error))
     }
 
-    /// Returns the conversations whose lease has expired without a release, because their host died. Another host can acquire
-    /// their leases and resume them.
+    /// Returns the conversations whose lease has expired without a release, because their host
+    /// died. Another host can acquire their leases and resume them.
     ///
     /// # Errors
     /// [`StoreError::Storage`] if the database is unavailable.
     pub async fn expired(&self) -> Result<BTreeSet<ConversationId>, StoreError> {
-        table::expired(&self.database).await.map_err(|error| failed(LIST, error))
+        table::expired(&self.database)
+            .await
+            .map_err(|error| failed(LIST, error))
     }
 
     /// Returns how an append to the conversation is fenced.
@@ -169,7 +205,8 @@ impl Leases {
 }
 
 /// The exclusive right to append to one conversation. Released when it is dropped: within moments
-/// ([`wait_until_released`](Leases::wait_until_released)), or by its expiry if the database is unavailable then.
+/// ([`wait_until_released`](Leases::wait_until_released)), or by its expiry if the database is
+/// unavailable then.
 pub struct Lease {
     conversation: ConversationId,
     generation: i64,
@@ -189,12 +226,14 @@ impl Lease {
         self.generation
     }
 
-    /// Whether it takes the place of a lease that was not released: its holder has ended, or cannot reach the database.
+    /// Whether it takes the place of a lease that was not released: its holder has ended, or cannot
+    /// reach the database.
     pub fn is_takeover(&self) -> bool {
         self.is_takeover
     }
 
-    /// Returns the token that is cancelled when the lease is lost: another host may hold it soon, and appends fail.
+    /// Returns the token that is cancelled when the lease is lost: another host may hold it soon,
+    /// and appends fail.
     pub fn lost(&self) -> &CancellationToken {
         &self.lost
     }
@@ -202,12 +241,17 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.held.release((self.conversation.clone(), self.generation));
+        self.held
+            .release((self.conversation.clone(), self.generation));
     }
 }
 
 impl fmt::Debug for Lease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "lease {} of conversation {}", self.generation, self.conversation)
+        write!(
+            f,
+            "lease {} of conversation {}",
+            self.generation, self.conversation
+        )
     }
 }

@@ -11,8 +11,9 @@ use super::LeaseHost;
 use super::held::{Generation, LeaseKey};
 use crate::postgres::database::{Database, DatabaseError};
 
-/// Takes a lease that is free, has expired, or was acquired by this host without anyone holding it. No row otherwise. The
-/// generation is drawn while the row is locked, so that it increases in the order of acquisitions.
+/// Takes a lease that is free, has expired, or was acquired by this host without anyone holding it.
+/// No row otherwise. The generation is drawn while the row is locked, so that it increases in the
+/// order of acquisitions.
 const ACQUIRE: &str = "
     INSERT INTO leases AS held (conversation, host, generation, expires_at, address)
     VALUES ($1, $2, nextval('lease_generations'), clock_timestamp() + make_interval(secs => $3), $4)
@@ -24,7 +25,8 @@ const ACQUIRE: &str = "
         WHERE held.expires_at <= clock_timestamp() OR held.host = excluded.host
     RETURNING generation, xmax <> 0";
 
-/// Extends the leases that have neither expired nor been taken over. Locks them in the order in which appends do.
+/// Extends the leases that have neither expired nor been taken over. Locks them in the order in
+/// which appends do.
 const RENEW: &str = "
     WITH mine AS MATERIALIZED (
         SELECT leases.conversation, leases.generation
@@ -57,7 +59,8 @@ const HELD: &str = "SELECT conversation FROM leases WHERE expires_at > clock_tim
 
 const EXPIRED: &str = "SELECT conversation FROM leases WHERE expires_at <= clock_timestamp()";
 
-/// Acquires a lease. Returns whether it takes the place of one that was not released. `None` if another host holds it.
+/// Acquires a lease. Returns whether it takes the place of one that was not released. `None` if
+/// another host holds it.
 pub(super) async fn acquire(
     database: &Database,
     host: &LeaseHost,
@@ -65,8 +68,12 @@ pub(super) async fn acquire(
     duration: Duration,
 ) -> Result<Option<(Generation, bool)>, DatabaseError> {
     let LeaseHost { id, address } = host;
-    let rows =
-        database.query(ACQUIRE, &[&conversation.as_str(), id, &duration.as_secs_f64(), address]).await?;
+    let rows = database
+        .query(
+            ACQUIRE,
+            &[&conversation.as_str(), id, &duration.as_secs_f64(), address],
+        )
+        .await?;
     Ok(rows
         .first()
         .map(|row| Ok::<_, tokio_postgres::Error>((row.try_get(0)?, row.try_get(1)?)))
@@ -81,7 +88,12 @@ pub(super) async fn renew(
     duration: Duration,
 ) -> Result<BTreeSet<LeaseKey>, DatabaseError> {
     let (conversations, generations) = columns(leases);
-    let rows = database.query(RENEW, &[&host, &conversations, &generations, &duration.as_secs_f64()]).await?;
+    let rows = database
+        .query(
+            RENEW,
+            &[&host, &conversations, &generations, &duration.as_secs_f64()],
+        )
+        .await?;
     let mut renewed = BTreeSet::new();
     for row in &rows {
         let generation = row.try_get(1)?;
@@ -97,18 +109,27 @@ pub(super) async fn release(
     leases: &[LeaseKey],
 ) -> Result<(), DatabaseError> {
     let (conversations, generations) = columns(leases);
-    database.query(RELEASE, &[&host, &conversations, &generations]).await?;
+    database
+        .query(RELEASE, &[&host, &conversations, &generations])
+        .await?;
     Ok(())
 }
 
-/// Returns the address of another host that holds a lease. `None` if none does, or it has no address.
+/// Returns the address of another host that holds a lease. `None` if none does, or it has no
+/// address.
 pub(super) async fn other_holder(
     database: &Database,
     host: Uuid,
     conversation: &ConversationId,
 ) -> Result<Option<String>, DatabaseError> {
-    let rows = database.query(OTHER_HOLDER, &[&conversation.as_str(), &host]).await?;
-    Ok(rows.first().map(|row| row.try_get(0)).transpose()?.flatten())
+    let rows = database
+        .query(OTHER_HOLDER, &[&conversation.as_str(), &host])
+        .await?;
+    Ok(rows
+        .first()
+        .map(|row| row.try_get(0))
+        .transpose()?
+        .flatten())
 }
 
 /// Returns the leased conversations of all hosts.
@@ -117,22 +138,34 @@ pub(super) async fn held(database: &Database) -> Result<BTreeSet<ConversationId>
 }
 
 /// Returns the conversations whose lease has expired without a release.
-pub(super) async fn expired(database: &Database) -> Result<BTreeSet<ConversationId>, DatabaseError> {
+pub(super) async fn expired(
+    database: &Database,
+) -> Result<BTreeSet<ConversationId>, DatabaseError> {
     list(database, EXPIRED).await
 }
 
-async fn list(database: &Database, sql: &'static str) -> Result<BTreeSet<ConversationId>, DatabaseError> {
+async fn list(
+    database: &Database,
+    sql: &'static str,
+) -> Result<BTreeSet<ConversationId>, DatabaseError> {
     let rows = database.query(sql, &[]).await?;
-    rows.iter().filter_map(|row| conversation(row).transpose()).collect()
+    rows.iter()
+        .filter_map(|row| conversation(row).transpose())
+        .collect()
 }
 
 /// Returns the conversation of a row. `None` if another program wrote one that is no id.
 fn conversation(row: &Row) -> Result<Option<ConversationId>, DatabaseError> {
     let text: &str = row.try_get(0)?;
-    let parsed = text.parse().inspect_err(|error| tracing::error!(text, %error, "a lease has an invalid id"));
+    let parsed = text
+        .parse()
+        .inspect_err(|error| tracing::error!(text, %error, "a lease has an invalid id"));
     Ok(parsed.ok())
 }
 
 fn columns(leases: &[LeaseKey]) -> (Vec<&str>, Vec<Generation>) {
-    leases.iter().map(|(conversation, generation)| (conversation.as_str(), *generation)).unzip()
+    leases
+        .iter()
+        .map(|(conversation, generation)| (conversation.as_str(), *generation))
+        .unzip()
 }
