@@ -1,12 +1,14 @@
 //! `cargo ci`: the checks of this project, one module per step.
 //!
-//! Inspects the workspace from the outside (`cargo metadata`, tracked files, built programs) and depends on none of our
-//! crates. A step terminates everything it started before it returns, also after a failure or ^C.
+//! Inspects the workspace from the outside (`cargo metadata`, tracked files, built programs) and
+//! depends on none of our crates. A step terminates everything it started before it returns, also
+//! after a failure or ^C.
 
 mod bench;
 mod budget;
 mod clippy;
 mod command;
+mod comment_width;
 mod cycles;
 mod dependencies;
 mod docs;
@@ -48,7 +50,9 @@ fn run() -> Result<ExitCode> {
     interrupt::install_handlers()?;
     match Invocation::parse(std::env::args().skip(1))? {
         Invocation::Help => report::help()?,
-        Invocation::Checks { steps, style } => return step::run_all(&Workspace::find()?, &steps, style),
+        Invocation::Checks { steps, style } => {
+            return step::run_all(&Workspace::find()?, &steps, style);
+        }
         Invocation::Engine { folder } => engine::run(&Workspace::find()?, folder.as_deref())?,
         Invocation::Bench { arguments } => bench::run(&Workspace::find()?, &arguments)?,
     }

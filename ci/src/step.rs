@@ -8,7 +8,8 @@ use anyhow::{Error, Result};
 use crate::report::{StepReport, StepTimes, Style};
 use crate::workspace::Workspace;
 use crate::{
-    bench, budget, clippy, cycles, dependencies, docs, format, fuzz, interrupt, layering, schema, sim, test,
+    bench, budget, clippy, cycles, dependencies, docs, format, fuzz, interrupt, layering, schema,
+    sim, test,
 };
 
 /// A check. Checks are deterministic, so that a failure is caused by the change under test.
@@ -51,7 +52,10 @@ impl Step {
     pub(crate) const ON_REQUEST: [Self; 1] = [Self::Fuzz];
 
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        Self::FULL_RUN.into_iter().chain(Self::ON_REQUEST).find(|step| step.name() == name)
+        Self::FULL_RUN
+            .into_iter()
+            .chain(Self::ON_REQUEST)
+            .find(|step| step.name() == name)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -74,14 +78,18 @@ impl Step {
     pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Format => {
-                "the code is formatted as by cargo fmt, and test names have at most 60 characters"
+                "the code is formatted as by cargo fmt; names of tests and comments are not too long"
             }
             Self::Layering => "our crates depend on each other only as designed",
             Self::Cycles => "no more modules use each other than did before",
-            Self::Dependencies => "bans, licences and minimum versions; each dependency states its reason",
+            Self::Dependencies => {
+                "bans, licences and minimum versions; each dependency states its reason"
+            }
             Self::Clippy => "no warnings of the compiler or of clippy",
             Self::Budget => "the action server is static and within its limits of size and crates",
-            Self::Docs => "links and commands in the documentation are valid; cargo doc has no warnings",
+            Self::Docs => {
+                "links and commands in the documentation are valid; cargo doc has no warnings"
+            }
             Self::Schema => "no request derived from the API's document makes the server fail",
             Self::Test => "all tests, with a container engine if possible; nothing is left behind",
             Self::BenchShort => "every group of the benchmarks runs",
@@ -113,7 +121,8 @@ pub(crate) fn is_strict() -> bool {
     std::env::var_os("CI").is_some_and(|ci| ci == "true")
 }
 
-/// Returns a note that `what` was skipped because of `why`. `Err(why)` if nothing may be skipped or after an interrupt.
+/// Returns a note that `what` was skipped because of `why`. `Err(why)` if nothing may be skipped or
+/// after an interrupt.
 pub(crate) fn skipped(what: &str, why: Error) -> Result<Notes> {
     if is_strict() || interrupt::is_requested() {
         return Err(why);
@@ -133,7 +142,10 @@ pub(crate) fn run_all(workspace: &Workspace, steps: &[Step], style: Style) -> Re
         }
         let start = Instant::now();
         let result = step.run(workspace);
-        let times = StepTimes { total: start.elapsed(), compiling: workspace.take_compile_time() };
+        let times = StepTimes {
+            total: start.elapsed(),
+            compiling: workspace.take_compile_time(),
+        };
         report.add(step.name(), result, times)?;
     }
     workspace.finish_downloads();
@@ -147,7 +159,9 @@ mod tests {
     #[test]
     fn contributors_guide_lists_all_steps_in_order() {
         let guide = include_str!("../../CONTRIBUTING.md");
-        let rows = guide.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let rows = guide
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
         let listed: Vec<_> = rows.filter_map(|(name, _)| Step::from_name(name)).collect();
         assert_eq!(listed, [&Step::FULL_RUN[..], &Step::ON_REQUEST].concat());
     }
