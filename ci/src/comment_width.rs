@@ -24,7 +24,8 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Returns the numbers of the lines that are too long. Rows of tables and addresses cannot be broken.
+/// Returns the numbers of the lines that are too long. Rows of tables and addresses cannot be
+/// broken.
 fn wide_comments(source: &str) -> impl Iterator<Item = usize> {
     let numbered = source.lines().zip(1..);
     numbered.filter_map(|(line, number)| {

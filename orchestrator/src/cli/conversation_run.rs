@@ -187,6 +187,8 @@ impl ConversationRun<'_> {
             _ => CloseReason::AtRest,
         };
         let is_interrupted = reason == CloseReason::Interrupted;
+        // The follower's interrupts have ended with it.
+        let _interrupts = Interrupts::listen();
         let closed = conversations.close(id, reason).await;
         let exit = match (&closed, exit) {
             (Ok(closed), Ok(exit)) => {

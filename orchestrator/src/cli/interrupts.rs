@@ -6,11 +6,30 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::print;
 use crate::exit::INTERRUPTED;
 use crate::terminal_input::discard_typed_input;
 
 /// Time for an interrupted operation to stop.
 pub(super) const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Time after an interrupt until the user reads why the program has not ended.
+const SILENT_TIME: Duration = Duration::from_secs(2);
+
+/// Time for an interrupted command to end, which includes the removal of its sandbox.
+const END_TIME: Duration = Duration::from_secs(30);
+
+/// Time for a command to end after the second interrupt.
+const SECOND_END_TIME: Duration = Duration::from_secs(2);
+
+/// Time to show that the program exits.
+const SHOWING_TIME: Duration = Duration::from_millis(100);
+
+const STILL_STOPPING: &str =
+    "glovebox: still stopping, and removing the sandbox; interrupt again to exit immediately\n";
+
+const GIVEN_UP: &str =
+    "the sandbox does not respond: `glovebox sandbox prune` removes what is left";
 
 /// Stream of interrupts.
 pub(super) struct Interrupts {
@@ -31,6 +50,15 @@ pub(super) enum Hangup {
     Ignored,
 }
 
+/// What ends after interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Program {
+    /// A command, which ends within [`END_TIME`].
+    Command,
+    /// A server, which waits for its clients' work until the second interrupt.
+    Server,
+}
+
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -40,17 +68,26 @@ struct Signals {
 }
 
 impl Interrupts {
+    /// Listens for a command. It ends at the latest half a minute after an interrupt, even if a
+    /// sandbox does not respond.
     pub(super) fn listen() -> std::io::Result<Self> {
-        Self::listen_with(Hangup::Interrupts)
+        Self::listen_for(Program::Command, Hangup::Interrupts)
     }
 
-    pub(super) fn listen_with(hangup: Hangup) -> std::io::Result<Self> {
+    /// Listens for a server, which may take longer to end.
+    pub(super) fn listen_for_server(hangup: Hangup) -> std::io::Result<Self> {
+        Self::listen_for(Program::Server, hangup)
+    }
+
+    fn listen_for(program: Program, hangup: Hangup) -> std::io::Result<Self> {
         // One listener: a signal that arrives while a second one is created would not reach it.
         let signals = Signals::listen(hangup)?;
         let (count, received) = watch::channel(0);
         Ok(Self {
             received,
-            _listener: AbortOnDropHandle::new(tokio::spawn(count_interrupts(signals, count))),
+            _listener: AbortOnDropHandle::new(tokio::spawn(count_interrupts(
+                program, signals, count,
+            ))),
         })
     }
 
@@ -87,14 +124,33 @@ impl InterruptObserver {
     }
 }
 
-/// Counts interrupts. Exits a grace period after the second one, or at the third: a pipe that is
-/// not read blocks the task that writes to it, which then handles no interrupt.
-async fn count_interrupts(mut signals: Signals, count: watch::Sender<u32>) {
-    for _ in 0..2 {
+/// Counts interrupts. Exits if the program does not end in time, or at the third: a pipe that is
+/// not read blocks the task that writes to it, which then handles no interrupt, and a sandbox may
+/// not respond.
+async fn count_interrupts(program: Program, mut signals: Signals, count: watch::Sender<u32>) {
+    signals.next().await;
+    count.send_modify(|count| *count += 1);
+    let second = async {
         signals.next().await;
         count.send_modify(|count| *count += 1);
+        let limit = match program {
+            Program::Command => SECOND_END_TIME,
+            Program::Server => STOP_GRACE_PERIOD,
+        };
+        let _ = tokio::time::timeout(limit, signals.next()).await;
+    };
+    let overdue = async {
+        tokio::time::sleep(SILENT_TIME).await;
+        // On another thread, because standard error may be a pipe that is not read.
+        tokio::task::spawn_blocking(|| print::note(STILL_STOPPING));
+        tokio::time::sleep(END_TIME).await;
+        tokio::task::spawn_blocking(|| print::error(GIVEN_UP));
+        tokio::time::sleep(SHOWING_TIME).await;
+    };
+    tokio::select! {
+        () = second => {}
+        () = overdue, if program == Program::Command => {}
     }
-    let _ = tokio::time::timeout(STOP_GRACE_PERIOD, signals.next()).await;
     discard_typed_input();
     std::process::exit(INTERRUPTED.into());
 }

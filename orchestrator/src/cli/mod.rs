@@ -381,18 +381,20 @@ async fn prepare(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
     let config = load_trusted_config(overrides)?;
     let requested = config.runtime;
     let (config, state_dir) = resolve_runtime(config, overrides).await?;
-    match (requested, config.runtime) {
-        (Runtime::Auto, Runtime::Local) => print::note(NO_ENGINE),
-        (Runtime::Auto, Runtime::Docker) => state_dir.record_engine()?,
-        (_, Runtime::Docker)
-            if !state_dir.had_engine()
-                && compose::check_docker(&config, &state_dir).await.is_ok() =>
-        {
-            state_dir.record_engine()?;
-        }
-        _ => {}
+    if requested == Runtime::Auto && config.runtime == Runtime::Local {
+        print::note(NO_ENGINE);
     }
+    record_engine(&config, &state_dir).await?;
     Ok((config, state_dir))
+}
+
+/// Records that the sandboxes of this state folder may be containers, once an engine answers.
+async fn record_engine(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
+    let is_new = config.runtime == Runtime::Docker && !state_dir.had_engine();
+    match is_new && compose::check_docker(config, state_dir).await.is_ok() {
+        true => state_dir.record_engine(),
+        false => Ok(()),
+    }
 }
 
 /// Like [`prepare`], for a command that uses existing sandboxes. It searches Docker as well and
@@ -409,7 +411,7 @@ async fn prepare_server(overrides: &Overrides) -> anyhow::Result<(Config, StateD
     StateDir::open(&config.state_dir)?.check_writable()?;
     let (config, state_dir) = resolve_runtime(config, overrides).await?;
     match config.runtime {
-        Runtime::Docker => state_dir.record_engine()?,
+        Runtime::Docker => record_engine(&config, &state_dir).await?,
         _ if is_chosen => {}
         _ if config.host.docker_host.is_some() || state_dir.had_engine() => anyhow::bail!(
             "the container engine does not answer (to see why: glovebox doctor --runtime docker); to use processes of this \

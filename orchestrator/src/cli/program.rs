@@ -8,7 +8,7 @@ use engine::sandbox::{ByteSource, OutputChunk, SandboxError, SandboxProcesses};
 use engine::secrets::Redactor;
 use protocol::ProcessId;
 use protocol::sandbox_api::{ExitReason, ProcessExit, ProcessRequest};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::interrupts::Interrupts;
 use super::print;
@@ -19,6 +19,9 @@ use output::ProgramOutput;
 /// execute.
 const PROGRAM_NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
+
+/// Timeout of killing a program. Its sandbox may be paused, or unreachable.
+const KILL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum time for the remaining output of a killed program. If it flooded its output, tens of
 /// megabytes are buffered.
@@ -74,8 +77,10 @@ pub(super) async fn run(
 }
 
 async fn kill(processes: &dyn SandboxProcesses, id: &ProcessId) {
-    if let Err(error) = processes.kill_process(id).await {
-        print::warning(&format!("cannot terminate the program: {error}"));
+    match timeout(KILL_TIMEOUT, processes.kill_process(id)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => print::warning(&format!("cannot terminate the program: {error}")),
+        Err(_) => print::warning("cannot terminate the program: the sandbox does not respond"),
     }
 }
 

@@ -10,7 +10,7 @@ use sandbox::{HostKeys, SandboxHost, SandboxHostConfig, ServerUrl};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::interrupts::Interrupts;
+use super::interrupts::{Hangup, Interrupts};
 use super::{prepare_server, print};
 use crate::compose::{self, StateDir};
 use crate::config::{Overrides, Runtime};
@@ -97,7 +97,7 @@ pub(super) async fn run(
         default_image: config.sandbox.image.clone(),
         ..SandboxHostConfig::new(keys(arguments.keys.as_deref())?)
     };
-    let mut interrupts = Interrupts::listen()?;
+    let mut interrupts = Interrupts::listen_for_server(Hangup::Interrupts)?;
     let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
     let provider = compose::provider_with_warm_pool(&config, &state_dir, config.sandbox.warm_pool)?;
     let listener = TcpListener::bind(arguments.listen).await;

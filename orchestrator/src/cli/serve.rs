@@ -197,7 +197,12 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         name: config.store.name(),
         config_file: config.store.url_file.clone(),
     };
-    let _served = state_dir.mark_served(&served)?;
+    let _served = state_dir.mark_served(&served)?.or_else(|| {
+        print::warning(
+            "another server of this state folder is running: each refuses the conversations that the other one runs (409)",
+        );
+        None
+    });
     let events = stores.events().await?;
     let unmetered = stores.conversations_of(Arc::clone(&events));
     startup_checks::check_stores(&config, &state_dir, &stores, &unmetered).await?;
@@ -219,7 +224,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     } else {
         Hangup::Interrupts
     };
-    let interrupts = Interrupts::listen_with(hangup)?;
+    let interrupts = Interrupts::listen_for_server(hangup)?;
     let pool_stores = stores.clone();
     let metrics = Metrics::new(
         configs.models().iter().cloned(),

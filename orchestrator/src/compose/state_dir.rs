@@ -13,10 +13,11 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use conversations::{ConversationLock, ConversationLocks, HostError, LockGuard};
+use engine::errors::format_chain;
 use protocol::ConversationId;
 use sandbox::{HostSecret, LocalProbes};
 use serde::{Deserialize, Serialize};
-use storage::{SqliteOptions, SqliteStore};
+use storage::{OpenError, SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;
 
 use super::host_error;
@@ -84,18 +85,14 @@ impl StateDir {
     ) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.events_file();
         let store = SqliteStore::open_to_read(&path, options).await;
-        store
-            .map(Arc::new)
-            .with_context(|| format!("cannot open the event logs in {}", path.display()))
+        store.map(Arc::new).map_err(with_next_step)
     }
 
     /// Opens the store of event logs.
     pub(crate) async fn store(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.events_file();
         let store = SqliteStore::open(&path, options).await;
-        store
-            .map(Arc::new)
-            .with_context(|| format!("cannot open the event logs in {}", path.display()))
+        store.map(Arc::new).map_err(with_next_step)
     }
 
     /// Creates the default workspace of a conversation.
@@ -335,6 +332,18 @@ fn is_still_at(file: &File, path: &Path) -> bool {
 }
 
 /// Returns the error of a state folder that the user has to correct. A full disk is none.
+/// Adds what the user can do about event logs that cannot be opened.
+fn with_next_step(error: OpenError) -> anyhow::Error {
+    let next = match &error {
+        OpenError::Full { .. } => ": free some space",
+        OpenError::NotADatabase { .. } => {
+            ": move it away, and restore a backup with `glovebox store restore`"
+        }
+        _ => "",
+    };
+    anyhow::anyhow!("cannot open the event logs: {}{next}", format_chain(&error))
+}
+
 fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
     match error
         .downcast_ref::<std::io::Error>()

@@ -14,10 +14,26 @@ use super::mcp;
 use super::runtime::Runtime;
 use super::sandbox::UnknownHostPolicy;
 
+/// What the user can do about a file that cannot be read. The one of the current folder is read by
+/// its name alone.
+fn next_step(path: &Path, error: &std::io::Error) -> String {
+    match std::env::current_dir() {
+        Ok(folder)
+            if path.is_relative() && error.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            format!(
+                " of the folder {} (change to another one, or add --config-file FILE)",
+                folder.display()
+            )
+        }
+        _ => String::new(),
+    }
+}
+
 /// An invalid configuration, which the user has to correct.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    #[error("cannot read {path}")]
+    #[error("cannot read {path}{}", next_step(path, source))]
     Unreadable {
         path: PathBuf,
         #[source]

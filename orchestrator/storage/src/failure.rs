@@ -59,14 +59,14 @@ pub(crate) fn cause(source: Box<dyn Error + Send + Sync>) -> Box<dyn Error + Sen
 }
 
 /// Whether an error, or one of its causes, is that a disk has no space left.
-fn is_full(error: &(dyn Error + 'static)) -> bool {
+pub(crate) fn is_full(error: &(dyn Error + 'static)) -> bool {
     causes(error).any(|cause| {
         let postgres = cause.downcast_ref::<tokio_postgres::Error>();
         let io = cause.downcast_ref::<io::Error>().map(io::Error::kind);
         matches!(
             io,
             Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-        ) || sqlite_code(cause) == Some(ErrorCode::DiskFull)
+        ) || is_full_for_sqlite(cause)
             || postgres.and_then(tokio_postgres::Error::code) == Some(&SqlState::DISK_FULL)
     })
 }
@@ -114,12 +114,23 @@ pub(crate) fn causes<'a>(
 }
 
 fn sqlite_code(error: &(dyn Error + 'static)) -> Option<ErrorCode> {
+    sqlite_error(error)?.sqlite_error_code()
+}
+
+/// Whether SQLite has no space for the database or for the index of its write-ahead log.
+fn is_full_for_sqlite(error: &(dyn Error + 'static)) -> bool {
+    let codes = sqlite_error(error).and_then(rusqlite::Error::sqlite_error);
+    codes.is_some_and(|codes| {
+        codes.code == ErrorCode::DiskFull
+            || codes.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE
+    })
+}
+
+fn sqlite_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rusqlite::Error> {
     let shared = error
         .downcast_ref::<Arc<rusqlite::Error>>()
         .map(AsRef::as_ref);
-    shared
-        .or_else(|| error.downcast_ref::<rusqlite::Error>())?
-        .sqlite_error_code()
+    shared.or_else(|| error.downcast_ref())
 }
 
 #[cfg(test)]

@@ -122,7 +122,10 @@ async fn write_file(
     output.sync_all()?;
     stop.check()?;
     if result.1 != Exit::Finished && file.exists() {
-        bail!("it lacks conversations, and replaces no other backup: name a new file");
+        bail!(
+            "it lacks the conversations above, and replaces no other backup: name a new file, or remove them with \
+             `glovebox conversations rm ID`"
+        );
     }
     draft.persist(file).map_err(|error| error.error)?;
     File::open(folder)?.sync_all()?;

@@ -32,6 +32,7 @@ impl Transcript {
             (EventSource::User, Action::Message(message)) => {
                 let note = match message.image_urls.as_ref().map_or(0, Vec::len) {
                     0 => String::new(),
+                    1 => self.palette.paint(TextKind::Note, "[1 picture]\n"),
                     count => self
                         .palette
                         .paint(TextKind::Note, &format!("[{count} pictures]\n")),

@@ -27,7 +27,7 @@ impl SqliteTable {
             let (connection, _) = migrations::open(&location_of(file.clone()), MIGRATIONS)?;
             // A document that was replaced or removed leaves nothing in the file.
             let secure_delete = connection.pragma_update(None, "secure_delete", true);
-            secure_delete.map_err(|source| OpenError::Open { file, source })?;
+            secure_delete.map_err(|source| OpenError::open(file, source))?;
             Ok(Self::with_connection(connection))
         })
         .await

@@ -84,10 +84,7 @@ fn check(
 ) -> Result<(), OpenError> {
     let known = migrations.len() as i64;
     let file = || location.file().to_owned();
-    let found = version(connection).map_err(|source| OpenError::Open {
-        file: file(),
-        source,
-    })?;
+    let found = version(connection).map_err(|source| OpenError::open(file(), source))?;
     match found.cmp(&known) {
         Ordering::Equal => Ok(()),
         Ordering::Greater => Err(OpenError::TooNew {

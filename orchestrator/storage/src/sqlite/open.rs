@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::Durability;
+use crate::failure::is_full;
 
 /// Time to wait for the write lock. Other processes hold it for milliseconds, unless they were
 /// suspended.
@@ -41,9 +42,25 @@ pub enum OpenError {
         /// The cause.
         source: std::io::Error,
     },
-    /// The file is not a database, or cannot be used.
+    /// The file cannot be used.
     #[error("cannot open {}", file.display())]
     Open {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: rusqlite::Error,
+    },
+    /// The file is damaged, or another program's.
+    #[error("{} is not a database", file.display())]
+    NotADatabase {
+        /// The file.
+        file: PathBuf,
+        /// The cause.
+        source: rusqlite::Error,
+    },
+    /// No space is left.
+    #[error("the disk of {} is full", file.display())]
+    Full {
         /// The file.
         file: PathBuf,
         /// The cause.
@@ -115,11 +132,22 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Whether the file may be read-only. SQLite reports that with different errors, depending on
-    /// its first operation.
+    /// Returns the error of using a file.
+    pub(crate) fn open(file: PathBuf, source: rusqlite::Error) -> Self {
+        match &source {
+            full if is_full(full) => Self::Full { file, source },
+            other if other.sqlite_error_code() == Some(ErrorCode::NotADatabase) => {
+                Self::NotADatabase { file, source }
+            }
+            _ => Self::Open { file, source },
+        }
+    }
+
+    /// Whether the file can perhaps be read, and not be written. SQLite reports that with different
+    /// errors, depending on its first operation.
     pub(super) fn may_be_read_only(&self) -> bool {
         match self {
-            Self::ReadOnly { .. } => true,
+            Self::ReadOnly { .. } | Self::Full { .. } => true,
             Self::Open { source, .. } | Self::Migrate { source, .. } => matches!(
                 source.sqlite_error_code(),
                 Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied)
@@ -225,10 +253,8 @@ impl Location {
     }
 
     pub(crate) fn connect(&self) -> Result<Connection, OpenError> {
-        self.configured().map_err(|source| OpenError::Open {
-            file: self.file.clone(),
-            source,
-        })
+        self.configured()
+            .map_err(|source| OpenError::open(self.file.clone(), source))
     }
 
     /// Checks that the file can be written. SQLite opens it read-only otherwise, and the first
@@ -239,10 +265,7 @@ impl Location {
             Ok(true) => Err(OpenError::ReadOnly {
                 file: self.file.clone(),
             }),
-            Err(source) => Err(OpenError::Open {
-                file: self.file.clone(),
-                source,
-            }),
+            Err(source) => Err(OpenError::open(self.file.clone(), source)),
         }
     }
 

@@ -80,10 +80,7 @@ impl IdleConnections {
         let connection = self.location.connect()?;
         connection
             .pragma_update(None, "query_only", true)
-            .map_err(|source| OpenError::Open {
-                file: self.location.file().to_owned(),
-                source,
-            })?;
+            .map_err(|source| OpenError::open(self.location.file().to_owned(), source))?;
         Ok(connection)
     }
 
