@@ -23,6 +23,7 @@ pub mod record;
 pub mod risk;
 pub mod sandbox_api;
 pub mod tool_call;
+pub mod untrusted_json;
 
 pub use action::Action;
 pub use agent_state::AgentState;

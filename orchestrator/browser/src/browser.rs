@@ -325,7 +325,7 @@ impl Browser {
     async fn next(&mut self) -> Result<Message, BrowserGone> {
         loop {
             // The rest of a message that a previous host received in part is skipped.
-            if let Ok(message) = serde_json::from_slice(&self.link.next().await?) {
+            if let Ok(message) = protocol::untrusted_json::from_slice(&self.link.next().await?) {
                 return Ok(message);
             }
         }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// Parses arguments. If they are not an object, the result shows the model what it wrote.
 pub(crate) fn parse_arguments(arguments: &str) -> Map<String, Value> {
-    match serde_json::from_str(arguments) {
+    match protocol::untrusted_json::from_str(arguments) {
         Ok(Value::Object(object)) => object,
         Ok(Value::Null) => Map::new(),
         _ if arguments.trim().is_empty() => Map::new(),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use protocol::EventId;
+use protocol::{EventId, untrusted_json};
 use serde_json::{Value, json};
 
 use super::bounded_request::{complete_about, max_cost};
@@ -108,13 +108,13 @@ fn ranking(message: &AssistantMessage) -> Vec<EventId> {
         .iter()
         .find(|call| call.name == NAME)
         .and_then(|call| {
-            let arguments: Value = serde_json::from_str(&call.arguments).ok()?;
+            let arguments: Value = untrusted_json::from_str(&call.arguments).ok()?;
             arguments.get("ids")?.as_array().cloned()
         });
     let written = || {
         let text = &message.text;
         let list = text.get(text.find('[')?..=text.rfind(']')?)?;
-        serde_json::from_str::<Vec<Value>>(list).ok()
+        untrusted_json::from_str::<Vec<Value>>(list).ok()
     };
     let ids = called.or_else(written).unwrap_or_default();
     ids.iter()

@@ -1,6 +1,7 @@
 //! `structured`: replaces forgotten events with a form on the state of the work that a model fills
 //! in.
 
+use protocol::untrusted_json;
 use serde_json::{Map, Value, json};
 
 use super::summarizing::SummaryForm;
@@ -93,7 +94,7 @@ fn tool() -> Tool {
 fn read(message: &AssistantMessage) -> String {
     let call = message.tool_calls.iter().find(|call| call.name == NAME);
     let form =
-        call.and_then(|call| serde_json::from_str::<Map<String, Value>>(&call.arguments).ok());
+        call.and_then(|call| untrusted_json::from_str::<Map<String, Value>>(&call.arguments).ok());
     let Some(form) = form else {
         return message.text.clone();
     };

@@ -65,7 +65,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 
 /// Finds the message in an error body. Empty if there is none.
 fn message(body: &[u8]) -> String {
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let body: Value = protocol::untrusted_json::from_slice(body).unwrap_or_default();
     ["/message", "/error/message", "/error_description", "/error"]
         .into_iter()
         .find_map(|path| match body.pointer(path)? {

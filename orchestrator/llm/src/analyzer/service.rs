@@ -86,7 +86,7 @@ impl AnalyzerService {
         if !status.is_success() {
             return Err(error(format!("responded with status {status}")));
         }
-        serde_json::from_slice(&read_body(response).await?)
+        protocol::untrusted_json::from_slice(&read_body(response).await?)
             .map_err(|source| error_with_source(format!("did not respond with {expected}"), source))
     }
 

@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use protocol::untrusted_json;
 use serde_json::{Map, Value};
 
-use crate::wire::merge::{merge, text};
+use crate::wire::merge::{count_values, merge, text};
 use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]
@@ -80,6 +81,11 @@ impl StreamFold for AnthropicFold {
             .is_some_and(|message| self.done || stopped(message))
     }
 
+    fn value_count(&self) -> usize {
+        let blocks = self.blocks.values().map(|block| count_values(&block.value));
+        self.message.as_ref().map_or(0, count_values) + blocks.sum::<usize>()
+    }
+
     fn finish(self: Box<Self>) -> Option<Value> {
         if !self.is_terminal() {
             return None;
@@ -122,7 +128,7 @@ impl PartialBlock {
     /// Completes the block. Input that is not JSON stays text.
     fn finish(mut self) -> Value {
         if !self.input.is_empty() {
-            let input = serde_json::from_str(&self.input).unwrap_or(Value::String(self.input));
+            let input = untrusted_json::from_str(&self.input).unwrap_or(Value::String(self.input));
             self.value.insert("input".into(), input);
         }
         Value::Object(self.value)

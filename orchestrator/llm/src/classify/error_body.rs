@@ -23,7 +23,7 @@ pub(crate) struct ErrorBody {
 
 impl ErrorBody {
     pub(crate) fn parse(body: &str) -> Self {
-        match serde_json::from_str::<Value>(body) {
+        match protocol::untrusted_json::from_str::<Value>(body) {
             Ok(value) if value.is_object() || value.is_array() => Self::from_value(&value),
             _ if is_html(body) => Self {
                 message: format!("an HTML page: {}", title(body)),

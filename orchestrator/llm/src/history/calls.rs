@@ -106,7 +106,10 @@ pub(super) fn make_ids_unique(message: &mut AssistantMessage) {
 pub(super) fn clean(message: &mut AssistantMessage) {
     for_each_call(message, |_, call| {
         call.name = clean_name(&call.name);
-        if !matches!(serde_json::from_str(&call.arguments), Ok(Value::Object(_))) {
+        if !matches!(
+            protocol::untrusted_json::from_str(&call.arguments),
+            Ok(Value::Object(_))
+        ) {
             call.arguments = Value::Object(parse_arguments(&call.arguments)).to_string();
         }
     });

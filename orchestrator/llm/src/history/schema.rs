@@ -157,7 +157,7 @@ fn clean(name: &str) -> String {
 
 /// Gives arguments the names of the tool's own schema.
 pub(super) fn restore_arguments(arguments: &mut String, schema: &Value) {
-    let Ok(mut value) = serde_json::from_str::<Value>(arguments) else {
+    let Ok(mut value) = protocol::untrusted_json::from_str::<Value>(arguments) else {
         return;
     };
     if restore(&mut value, schema) {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::wire::merge::{merge, text};
+use crate::wire::merge::{MAX_OPEN_ITEMS, count_values, merge, text};
 use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]
@@ -59,6 +59,14 @@ impl StreamFold for OpenAiFold {
     fn is_terminal(&self) -> bool {
         let finished = |choice: &PartialChoice| choice.rest.contains_key("finish_reason");
         !self.choices.is_empty() && (self.done || self.choices.values().any(finished))
+    }
+
+    fn value_count(&self) -> usize {
+        let choices = self.choices.values().map(|choice| {
+            let calls = choice.calls.iter().map(|call| count_values(&call.value));
+            count_values(&choice.message) + count_values(&choice.rest) + calls.sum::<usize>()
+        });
+        count_values(&self.body) + choices.sum::<usize>()
     }
 
     fn finish(mut self: Box<Self>) -> Option<Value> {
@@ -121,7 +129,13 @@ impl PartialChoice {
         let names_a_tool = delta
             .get("function")
             .is_some_and(|function| function["name"].as_str() > Some(""));
-        let find = |matches: &dyn Fn(&PartialCall) -> bool| self.calls.iter().rposition(matches);
+        let find = |matches: &dyn Fn(&PartialCall) -> bool| {
+            let latest = self.calls.iter().enumerate().rev().take(MAX_OPEN_ITEMS);
+            latest
+                .into_iter()
+                .find(|(_, call)| matches(call))
+                .map(|(position, _)| position)
+        };
         if index.is_some() {
             let has_same_id =
                 |call: &PartialCall| id.is_empty() || ["", id].contains(&text(&call.value, "id"));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::wire::merge::text;
+use crate::wire::merge::{count, count_values, text};
 use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]
@@ -61,6 +61,11 @@ impl StreamFold for ResponsesFold {
 
     fn is_terminal(&self) -> bool {
         self.response.is_some()
+    }
+
+    fn value_count(&self) -> usize {
+        let response = self.response.as_ref().map_or(0, count_values);
+        response + self.items.values().map(count).sum::<usize>()
     }
 
     fn finish(self: Box<Self>) -> Option<Value> {

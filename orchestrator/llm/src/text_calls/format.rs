@@ -105,7 +105,7 @@ fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a
         let value = if is_text(tools, function, name) {
             Value::String(value)
         } else {
-            serde_json::from_str(&value).unwrap_or(Value::String(value))
+            protocol::untrusted_json::from_str(&value).unwrap_or(Value::String(value))
         };
         arguments.insert(name.to_owned(), value);
         rest = after;
@@ -198,7 +198,7 @@ fn split_at_end(text: &str) -> (&str, &str) {
 
 /// Parses arguments. `None` if they are not an object.
 pub(super) fn parse_object(arguments: &str) -> Option<Map<String, Value>> {
-    match serde_json::from_str(arguments) {
+    match protocol::untrusted_json::from_str(arguments) {
         Ok(Value::Object(arguments)) => Some(arguments),
         _ => None,
     }

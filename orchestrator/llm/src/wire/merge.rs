@@ -14,6 +14,9 @@ const INDIVISIBLE_TEXTS: [&str; 8] = [
     "native_finish_reason",
 ];
 
+/// Number of the latest items that a chunk can continue. A search of all would take quadratic time.
+pub(crate) const MAX_OPEN_ITEMS: usize = 64;
+
 /// Concatenates texts, merges objects, appends to lists, and replaces other values. Ignores null.
 pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     for (key, value) in from {
@@ -37,6 +40,20 @@ pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
+/// Number of the values in an object, with itself.
+pub(crate) fn count_values(map: &Map<String, Value>) -> usize {
+    1 + map.values().map(count).sum::<usize>()
+}
+
+/// Number of the values in a value, with itself.
+pub(crate) fn count(value: &Value) -> usize {
+    match value {
+        Value::Object(map) => count_values(map),
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
 /// Appends an item, or merges it into the earlier item that it continues.
 fn push_item(list: &mut Vec<Value>, item: Value) {
     let Value::Object(item) = item else {
@@ -45,7 +62,11 @@ fn push_item(list: &mut Vec<Value>, item: Value) {
     let continued = match item.get("index") {
         Some(index) => list
             .iter()
-            .rposition(|known| known["index"] == *index && known.get("type") == item.get("type")),
+            .enumerate()
+            .rev()
+            .take(MAX_OPEN_ITEMS)
+            .find(|(_, known)| known["index"] == *index && known.get("type") == item.get("type"))
+            .map(|(position, _)| position),
         None => list
             .len()
             .checked_sub(1)

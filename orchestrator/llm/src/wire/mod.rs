@@ -68,6 +68,9 @@ pub(crate) trait StreamFold: Send {
     /// Whether only usage can follow.
     fn is_terminal(&self) -> bool;
 
+    /// Number of the values that are kept, which bounds their memory.
+    fn value_count(&self) -> usize;
+
     /// Returns the complete body. `None` if the stream ended early.
     fn finish(self: Box<Self>) -> Option<Value>;
 }

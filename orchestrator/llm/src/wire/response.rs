@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::llm::{LlmErrorKind, LlmProgress};
+use protocol::untrusted_json::{self, MAX_VALUES, ValueCounter};
 use reqwest::Response;
 use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use serde_json::Value;
@@ -30,6 +31,8 @@ pub(crate) struct ResponseReader<'a> {
     failures: &'a Failures,
     idle: Duration,
     bytes_left: usize,
+    /// Number of values in the events since those that the fold retains were counted.
+    uncounted_values: usize,
 }
 
 impl<'a> ResponseReader<'a> {
@@ -41,6 +44,7 @@ impl<'a> ResponseReader<'a> {
             failures,
             idle,
             bytes_left: MAX_RESPONSE_BYTES,
+            uncounted_values: 0,
         }
     }
 
@@ -118,7 +122,7 @@ impl<'a> ResponseReader<'a> {
         self.finish(fold)
     }
 
-    fn fold_text(&self, mut fold: Box<dyn StreamFold>, body: &str) -> Result<Value, Failure> {
+    fn fold_text(&mut self, mut fold: Box<dyn StreamFold>, body: &str) -> Result<Value, Failure> {
         let mut reader = EventReader::default();
         let events = reader.push(body.as_bytes());
         for event in events.into_iter().chain(reader.finish()) {
@@ -128,7 +132,7 @@ impl<'a> ResponseReader<'a> {
     }
 
     fn handle_event(
-        &self,
+        &mut self,
         fold: &mut dyn StreamFold,
         event: &str,
         progress: &mut ProgressBuffer,
@@ -137,6 +141,14 @@ impl<'a> ResponseReader<'a> {
             fold.end();
         } else {
             fold.add(self.parse(event)?, progress);
+            self.uncounted_values += ValueCounter::default().add(event.bytes());
+            if self.uncounted_values > MAX_VALUES {
+                self.uncounted_values = 0;
+                if fold.value_count() > MAX_VALUES {
+                    let detail = format!("the response has more than {MAX_VALUES} values");
+                    return Err(self.failures.new_failure(LlmErrorKind::Malformed, &detail));
+                }
+            }
         }
         Ok(())
     }
@@ -149,7 +161,7 @@ impl<'a> ResponseReader<'a> {
 
     /// Parses a body or an event. Both may hold an error despite the successful status.
     fn parse(&self, text: &str) -> Result<Value, Failure> {
-        let value: Value = serde_json::from_str(text).map_err(|error| {
+        let value: Value = untrusted_json::from_str(text).map_err(|error| {
             if is_html(text) {
                 return self
                     .failures

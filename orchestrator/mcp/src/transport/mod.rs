@@ -9,6 +9,7 @@ mod sandbox;
 mod sse;
 mod stderr_tail;
 mod unanswered_limit;
+mod value_limit;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::config::{McpServer, Transport};
 
 pub(crate) use host::HostEnvironment;
+use value_limit::ValueLimit;
 
 /// Maximum size of a message of a server, in bytes. More than a result with the maximum of images.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -113,12 +115,13 @@ pub(crate) async fn connect<H: ClientHandler>(
     }
 }
 
-fn stdio<R, W>(stdout: R, stdin: W) -> AsyncRwTransport<RoleClient, R, W>
+fn stdio<R, W>(stdout: R, stdin: W) -> AsyncRwTransport<RoleClient, ValueLimit<R>, W>
 where
     R: AsyncRead + Send + Unpin,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MAX_MESSAGE_BYTES)
+    AsyncRwTransport::new_client(ValueLimit::new(stdout), stdin)
+        .with_max_line_length(MAX_MESSAGE_BYTES)
 }
 
 async fn initialize<H, T>(

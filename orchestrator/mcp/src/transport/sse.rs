@@ -94,7 +94,7 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     let reader = tokio::spawn(async move {
         while let Some(event) = events.next().await {
             let Some(data) = event.data else { continue };
-            match serde_json::from_str(&data) {
+            match protocol::untrusted_json::from_str(&data) {
                 Ok(message) => {
                     if sender.send(message).await.is_err() {
                         return;

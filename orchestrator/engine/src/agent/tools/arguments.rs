@@ -4,6 +4,7 @@
 //! list, and `null` for an omitted argument. A value is converted only if it has one meaning in the
 //! declared type. Text arguments are never changed.
 
+use protocol::untrusted_json;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 
@@ -18,7 +19,7 @@ pub(super) fn parse(call: &ToolCall, schema: &Value) -> Result<Map<String, Value
     } else {
         &call.arguments
     };
-    let value = serde_json::from_str(text).map_err(|error| ToolError::NotJson {
+    let value = untrusted_json::from_str(text).map_err(|error| ToolError::NotJson {
         tool: tool(),
         problem: error.to_string(),
     })?;
@@ -87,8 +88,8 @@ fn to_integer(number: Number) -> Number {
 fn convert_text(text: String, schema: &Value) -> Value {
     let parsed = match schema["type"].as_str() {
         // Python's flags are capitalized.
-        Some("boolean") => serde_json::from_str(&text.to_ascii_lowercase()),
-        _ => serde_json::from_str::<Value>(&text),
+        Some("boolean") => untrusted_json::from_str(&text.to_ascii_lowercase()),
+        _ => untrusted_json::from_str::<Value>(&text),
     };
     match parsed
         .ok()

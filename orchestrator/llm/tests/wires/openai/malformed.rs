@@ -156,6 +156,27 @@ async fn endless_response_is_bounded() {
 }
 
 #[tokio::test]
+async fn values_of_a_response_are_bounded() {
+    let many = |count: usize| json!({ "novel": vec![json!({ "": 0 }); count] }).to_string();
+    let (kind, detail) = error_of(Reply::stream(&[&many(60_000)])).await;
+    assert_eq!(kind, LlmErrorKind::Malformed);
+    assert!(
+        detail.contains("it has more than 100000 values"),
+        "{detail}"
+    );
+    let choice = json!({ "choices": [{ "delta": { "novel": vec![json!({ "": 0 }); 20_000] } }] });
+    let (kind, detail) = error_of(Reply::stream(&vec![choice.to_string().as_str(); 8])).await;
+    assert_eq!(kind, LlmErrorKind::Malformed);
+    assert_eq!(detail, "the response has more than 100000 values");
+    // Of many calls, only the first ones are read.
+    let calls: Vec<_> = (0..30_000).map(|index| json!({ "index": index })).collect();
+    let calls =
+        json!({ "choices": [{ "delta": { "tool_calls": calls }, "finish_reason": "stop" }] });
+    let server = Server::start(vec![Reply::stream(&[calls.to_string().as_str()])]).await;
+    drop(complete(&config(&server)).await);
+}
+
+#[tokio::test]
 async fn connection_closes_when_the_call_is_dropped() {
     for reply in [
         Reply::silence(),
