@@ -19,8 +19,8 @@ const MAX_RUNNING: usize = 64;
 /// it had started.
 pub(crate) const MAX_ENDED: usize = 256;
 
-/// How long an ended record is retained. A restarted host is back in less time.
-pub(crate) const RETENTION: Duration = Duration::from_secs(10 * 60);
+/// How long an ended record is retained: as long as a host keeps the sandbox of a killed run.
+pub(crate) const RETENTION: Duration = Duration::from_secs(60 * 60);
 
 /// Maximum memory of all ended records. The newest is always retained; its size is bounded by the
 /// length of a frame.

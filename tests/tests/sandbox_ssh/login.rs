@@ -62,6 +62,23 @@ impl Drop for SshAgent {
     }
 }
 
+/// As with many runs that start at the same time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logins_that_the_server_drops_are_tried_again() {
+    let options = SshdOptions {
+        settings: "MaxStartups 2:100:2",
+        ..SshdOptions::default()
+    };
+    let Some(backend) = SshBackend::with(&options) else {
+        return;
+    };
+    let logins = (0..10).map(|_| log_in(config_of(&backend)));
+    for login in futures_util::future::join_all(logins).await {
+        login.unwrap();
+    }
+    assert!(backend.sshd.log().contains("past MaxStartups"));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_every_kind_are_accepted_from_files() {
     let Some(backend) = SshBackend::new() else {

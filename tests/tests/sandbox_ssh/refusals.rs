@@ -50,6 +50,25 @@ async fn rejected_key_error_has_a_hint() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn home_without_programs_is_named() {
+    let options = SshdOptions {
+        home_kib: Some(40 << 10),
+        ..SshdOptions::default()
+    };
+    let Some(backend) = SshBackend::with(&options) else {
+        return;
+    };
+    let mut remount = std::process::Command::new("mount");
+    let remounted = remount
+        .args(["-o", "remount,noexec"])
+        .arg(backend.sshd.home())
+        .status();
+    assert!(remounted.unwrap().success());
+    let failed = refusal(&backend, backend.config(backend.server())).await;
+    assert_start(&failed, &[".glovebox/bin", "noexec"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn host_is_unavailable_when_it_does_not_respond() {
     let Some(backend) = SshBackend::new() else {
         return;

@@ -96,7 +96,10 @@ impl Connection {
             .await;
             let _ = control.close().await; // fails if the connection is closed
             result
-                .map_err(|_| SshError::timed_out(&this.destination, "a command", limit))?
+                .map_err(|_| SshError::CommandTimedOut {
+                    destination: this.destination.clone(),
+                    seconds: limit.as_secs(),
+                })?
                 .map_err(|error| SshError::unreachable(&this.destination, error))
         })
     }

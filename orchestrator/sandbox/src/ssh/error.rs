@@ -15,6 +15,17 @@ pub(super) enum SshError {
     /// The connection cannot be opened, or it broke. Worth a retry.
     #[error("{destination}: {reason}")]
     Unreachable { destination: String, reason: String },
+    /// The server ended the connection before the login. Worth a retry soon.
+    #[error(
+        "{destination} ended the connection before the login, as sshd does when many log in at once (MaxStartups)"
+    )]
+    Dropped { destination: String },
+    /// A command did not end, although the connection is fine.
+    #[error(
+        "{destination}: a command took longer than {seconds} s; the start-up files of the account there may hang: \
+         try `ssh {destination} true`"
+    )]
+    CommandTimedOut { destination: String, seconds: u64 },
     /// A retry cannot succeed until the user changes keys, configuration or the remote host.
     #[error("{0}")]
     Permanent(String),
@@ -54,6 +65,12 @@ impl From<SshError> for SandboxError {
                     "{error}; is the host up, and does its name, port and network fit?"
                 ),
             },
+            SshError::Dropped { .. } | SshError::CommandTimedOut { .. } => {
+                Self::RuntimeUnavailable {
+                    runtime: RUNTIME,
+                    detail: error.to_string(),
+                }
+            }
             permanent => start_error(permanent.to_string()),
         }
     }

@@ -2,6 +2,7 @@
 //! `ProxyJump`.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,6 +121,11 @@ async fn handshake(
         let connected = client::connect_stream(settings, stream, check).await;
         let mut handle = match (connected, decision.take()) {
             (_, Some(HostKeyDecision::Refused(error))) => return Err(error),
+            (Err(error), _) if is_dropped(&error) => {
+                return Err(SshError::Dropped {
+                    destination: hop.destination(),
+                });
+            }
             (Err(error), _) => return Err(SshError::unreachable(&hop.destination(), error)),
             (Ok(handle), Some(HostKeyDecision::New(key))) => {
                 remember_host_key(&key);
@@ -137,6 +143,18 @@ async fn handshake(
             LOGIN_TIMEOUT,
         ))
     })
+}
+
+/// Whether the server ended the connection during the exchange of keys.
+fn is_dropped(error: &russh::Error) -> bool {
+    match error {
+        russh::Error::Disconnect | russh::Error::HUP => true,
+        russh::Error::IO(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof | ErrorKind::BrokenPipe
+        ),
+        _ => false,
+    }
 }
 
 fn settings(known: &KnownKeys) -> client::Config {

@@ -2,15 +2,20 @@
 //! breaks.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::config::SshConfig;
 use super::connection::Connection;
 use super::error::SshError;
 use super::target::resolve_hops;
+
+/// Average delays in ms between the attempts of a login that the server drops.
+const DROPPED_DELAYS: [u64; 6] = [200, 400, 800, 1600, 3200, 3200];
 
 type PendingConnection = Shared<BoxFuture<'static, Result<Arc<Connection>, SshError>>>;
 
@@ -47,14 +52,14 @@ impl SharedConnection {
 
     /// Opens a separate connection, for streams that would occupy the sessions of the shared one.
     pub(super) fn open_dedicated(&self) -> BoxFuture<'_, Result<Arc<Connection>, SshError>> {
-        async { Connection::open(&resolve_hops(&self.config)?).await }.boxed()
+        open(&self.config).boxed()
     }
 
     fn open(&self) -> PendingConnection {
         let config = Arc::clone(&self.config);
         // A separate task, so that the attempt continues if its callers are cancelled: the user's
         // answer about a host key is not lost. It is aborted with the provider.
-        let opening = tokio::spawn(async move { Connection::open(&resolve_hops(&config)?).await });
+        let opening = tokio::spawn(async move { open(&config).await });
         let opening = AbortOnDropHandle::new(opening);
         let opened = async move {
             opening.await.unwrap_or_else(|lost| {
@@ -63,6 +68,21 @@ impl SharedConnection {
         };
         opened.boxed().shared()
     }
+}
+
+/// Opens a connection. Tries again if the server drops it because others log in at the same time.
+async fn open(config: &SshConfig) -> Result<Arc<Connection>, SshError> {
+    let hops = resolve_hops(config)?;
+    for delay in DROPPED_DELAYS {
+        match Connection::open(&hops).await {
+            Err(SshError::Dropped { .. }) => {
+                // Others that were dropped try again too.
+                sleep(Duration::from_millis(delay).mul_f64(0.5 + fastrand::f64())).await;
+            }
+            opened => return opened,
+        }
+    }
+    Connection::open(&hops).await
 }
 
 /// Whether the connection is being opened, or is open and responsive.

@@ -100,6 +100,14 @@ impl ServerStart {
                 ..
             } => self.check_platform(rest),
             Reply {
+                status: "noexec",
+                rest,
+                ..
+            } => Err(start_error(format!(
+                "no program in {rest} on {} can be executed: its file system is mounted with noexec",
+                self.destination()
+            ))),
+            Reply {
                 status: "workspace",
                 ..
             } => Err(unusable_workspace(

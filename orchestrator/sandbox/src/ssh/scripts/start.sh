@@ -8,7 +8,11 @@ request_file() {
     reply missing "$(uname -s)" "$(uname -m)" "$file";
     exit 0;
 };
-test -x "$file" || request_file;
+test -x "$file" || {
+    # It is executable when it is installed.
+    if test -f "$file"; then reply noexec "$root/bin"; exit 0; fi;
+    request_file;
+};
 remove_existing;
 if test -n "$work"; then
     case $work in "~") work=$home;; "~/"*) work=$home/${work#"~/"};; esac;
