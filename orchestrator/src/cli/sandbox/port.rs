@@ -122,17 +122,20 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
 }
 
 /// Returns a name of this machine for the sandbox alone. Browsers would send the cookies of other
-/// programs of this machine to `127.0.0.1`, among them sessions of `glovebox serve`.
+/// programs of this machine to `127.0.0.1`, among them sessions of `glovebox serve`. The prefix
+/// keeps it apart from the names that the server has: `glovebox.localhost` and those of ports.
 fn browser_host(sandbox: &str) -> String {
+    const PREFIX: &str = "sandbox-";
+    const MAX_LABEL_LENGTH: usize = 63;
     let label = sandbox
         .to_ascii_lowercase()
         .replace(|char: char| !char.is_ascii_alphanumeric(), "-");
-    let label = label.chars().take(63).collect::<String>();
-    let label = label.trim_matches('-');
-    format!(
-        "{}.localhost",
-        if label.is_empty() { "sandbox" } else { label }
-    )
+    let label = label
+        .chars()
+        .take(MAX_LABEL_LENGTH - PREFIX.len())
+        .collect::<String>();
+    let label = format!("{PREFIX}{}", label.trim_matches('-'));
+    format!("{}.localhost", label.trim_end_matches('-'))
 }
 
 /// Forwards until the sandbox is lost, which is an error.
@@ -240,8 +243,9 @@ mod tests {
     #[test]
     fn sandbox_has_a_host_of_its_own_in_browsers() {
         for (name, host) in [
-            ("box", "box.localhost"),
-            ("My_box.2", "my-box-2.localhost"),
+            ("box", "sandbox-box.localhost"),
+            ("Glovebox", "sandbox-glovebox.localhost"),
+            ("My_box.2", "sandbox-my-box-2.localhost"),
             ("-é-", "sandbox.localhost"),
         ] {
             assert_eq!(browser_host(name), host);

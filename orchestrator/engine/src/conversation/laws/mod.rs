@@ -499,6 +499,19 @@ fn approval_of_similar_actions_survives_a_crash() {
         world.state.agent_state,
         AgentState::AwaitingUserConfirmation
     );
+    // The name of a tool means the same one until a crash.
+    let call = StepDone(Decision::CallTool);
+    for occurrence in [Occurrence::Approve, ActionDone, call.clone()] {
+        world.apply(&occurrence);
+    }
+    assert_eq!(world.state.agent_state, AgentState::Running);
+    for occurrence in [ActionDone, Crash, SandboxReady, call] {
+        world.apply(&occurrence);
+    }
+    assert_eq!(
+        world.state.agent_state,
+        AgentState::AwaitingUserConfirmation
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! No part of the log: [`State::fold`](super::State::fold) leaves it empty, so that a new process
 //! starts all work again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::EventId;
 
@@ -20,6 +20,9 @@ pub struct Schedule {
     pub actions: BTreeMap<EventId, ScheduledWork>,
     /// Search for a title. `None` if none was requested, or if it has ended.
     pub title: Option<TitleSearch>,
+    /// Tools of tool servers that the user has approved for the rest of the conversation. A name
+    /// means the same tool in one process only: in the next one, it may be that of another server.
+    pub approved_tools: BTreeSet<String>,
 }
 
 /// Connection of this process to the conversation's sandbox.

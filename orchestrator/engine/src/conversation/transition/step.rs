@@ -110,11 +110,17 @@ impl Transition {
         };
         let is_performed = matches!(action, Action::CallToolMcp(_))
             || SandboxAction::try_from(action.clone()).is_ok();
+        let is_known = match action {
+            Action::CallToolMcp(call) => self.state.schedule.approved_tools.contains(&call.name),
+            _ => true,
+        };
         let is_approved = || {
-            self.state
-                .approvals
-                .iter()
-                .any(|approval| security::covers(approval, action))
+            is_known
+                && self
+                    .state
+                    .approvals
+                    .iter()
+                    .any(|approval| security::covers(approval, action))
         };
         is_performed
             && security::needs_confirmation(self.state.confirmation, action)

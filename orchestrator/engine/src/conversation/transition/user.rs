@@ -1,7 +1,7 @@
 //! Inputs of the user.
 
 use protocol::action::MessageAction;
-use protocol::record::{ConfirmationChanged, Limit, LimitExtended};
+use protocol::record::{ApprovalScope, ConfirmationChanged, Limit, LimitExtended};
 use protocol::{Action, AgentState, EventId, EventSource, Record};
 
 use super::{AgentId, Transition};
@@ -18,6 +18,21 @@ impl Transition {
             self.report_replacement(&self.state.notified_of_replacement.clone());
         }
         self.append(None, EventSource::User, Action::from(message));
+        if self.state.limit_reached == Some(Limit::Iterations) {
+            // As in V0: a user who answers wants the agent to continue.
+            let more = self
+                .state
+                .started
+                .as_ref()
+                .map_or(self.state.max_iterations, |started| started.max_iterations);
+            let to = f64::from(self.state.max_iterations.saturating_add(more.max(1)));
+            let limit = Limit::Iterations;
+            self.append(
+                None,
+                EventSource::User,
+                Record::from(LimitExtended { limit, to }),
+            );
+        }
         // Agents of delegated tasks receive the message only this way.
         self.reject_unconfirmed(&format!(
             "The user did not confirm the action, but said: {content}"
@@ -151,6 +166,9 @@ impl Transition {
                 .filter(|_| and_similar)
                 .and_then(|pending| approval(&pending.to_action()))
             {
+                if let ApprovalScope::McpTool { name } = &approval.scope {
+                    self.state.schedule.approved_tools.insert(name.clone());
+                }
                 self.append(None, EventSource::User, Record::from(approval));
             }
             self.change_state_for_user(AgentState::UserConfirmed, "");

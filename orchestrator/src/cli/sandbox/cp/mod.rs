@@ -115,7 +115,7 @@ fn report_skipped(skipped: &SkippedEntries) -> Exit {
     skipped
         .named
         .iter()
-        .for_each(|named| print::warning(&format!("left out {named}")));
+        .for_each(|named| print::warning(&format!("left out {}", print::visible_line(named))));
     match skipped.count {
         0 => return Exit::Finished,
         count if count > MAX_NAMED as u64 => {
