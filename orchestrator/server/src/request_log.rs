@@ -1,9 +1,12 @@
 //! The span of each request, and its id, with which a client can name a request to the operator.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
+use tower_http::classify::ServerErrorsFailureClass;
 use tracing::Span;
 use uuid::Uuid;
 
@@ -41,4 +44,18 @@ pub(crate) fn span<B>(request: &http::Request<B>) -> Span {
         conversation = other_hosts::conversation(uri).map(display),
         client = Client::find(extensions).map(|client| display(client.address)),
     )
+}
+
+/// Logs a failed request. Only 500 is a fault of the server: a program in a sandbox does not
+/// respond (502), or the store is unavailable (503).
+pub(crate) fn on_failure(failure: ServerErrorsFailureClass, latency: Duration, _: &Span) {
+    let is_own = !matches!(
+        failure,
+        ServerErrorsFailureClass::StatusCode(status) if status != StatusCode::INTERNAL_SERVER_ERROR
+    );
+    if is_own {
+        tracing::error!(%failure, ?latency, "the request failed");
+    } else {
+        tracing::debug!(%failure, ?latency, "the request failed");
+    }
 }

@@ -31,7 +31,7 @@ use socketioxide::service::SocketIoService;
 use socketioxide::socket::Socket;
 use socketioxide::{ParserConfig, SendError, SocketError, SocketIo};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::client_address::Client;
 use crate::error::ApiError;
@@ -68,43 +68,18 @@ const PACKET_SEPARATOR: u8 = 0x1e;
 /// The path of all requests of sockets.
 pub(crate) const PATH: &str = "/socket.io";
 
-/// The question that a client has been sent last. V0's decisions name no action: they are about
-/// this one.
+/// The action that a client has been asked about last. V0's decisions name no action: they are
+/// about this one.
 #[derive(Clone, Default)]
-struct Question(Arc<Mutex<Option<SentQuestion>>>);
-
-#[derive(Clone, Copy)]
-struct SentQuestion {
-    /// The action that awaits confirmation.
-    action: EventId,
-    /// When a decision can be about it.
-    readable_at: Instant,
-}
+struct Question(Arc<Mutex<Option<EventId>>>);
 
 impl Question {
-    /// Records that the client has been sent a question. One that follows a decision has to be read
-    /// first: a second click, also in another window, decides on what the first one was about. No
-    /// other decision is ignored: V0's page hides its buttons after one, and does not show them
-    /// again.
-    fn record_sent(&self, action: EventId, follows_decision: bool) {
-        let reading_time = if follows_decision {
-            MIN_QUESTION_AGE
-        } else {
-            Duration::ZERO
-        };
-        let sent = SentQuestion {
-            action,
-            readable_at: Instant::now() + reading_time,
-        };
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sent);
+    fn record_sent(&self, action: EventId) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(action);
     }
 
-    /// Returns the action that the user has decided on. `None` if the user cannot have read the
-    /// question.
     fn decided(&self) -> Option<EventId> {
-        let sent = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sent.filter(|sent| Instant::now() >= sent.readable_at)
-            .map(|sent| sent.action)
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -483,9 +458,7 @@ async fn send_events(
         if awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
-            let follows_decision = clock::epoch_seconds(&event.timestamp) - decided_at
-                < MIN_QUESTION_AGE.as_secs_f64();
-            asked_about = Some((event.id, follows_decision));
+            asked_about = Some(event.id);
             continue;
         }
         let (changed, sent) = if is_state_change(&event) {
@@ -504,15 +477,18 @@ async fn send_events(
         } else {
             (withheld, None)
         };
+        if before.is_some() || after.is_some() {
+            sleep(time_to_question(decided_at)).await;
+        }
         for message in before.into_iter().chain(sent).chain(due).chain(after) {
             if !send(socket, &message).await {
                 return Ok(());
             }
         }
         if awaiting.is_none()
-            && let Some((action, follows_decision)) = asked_about.take()
+            && let Some(action) = asked_about.take()
         {
-            question.record_sent(action, follows_decision);
+            question.record_sent(action);
         }
         if !is_replayed && !has_title && is_user_message(&event) {
             // The first message is the title until a model has found one.
@@ -527,6 +503,15 @@ async fn send_events(
             }
         }
     }
+}
+
+/// Time until a question is sent that follows a decision: a second click, also in another window,
+/// must not be about an action that the user has not read. It cannot be ignored instead: V0's page
+/// hides its buttons after a click, and shows them again for another question only.
+fn time_to_question(decided_at: f64) -> Duration {
+    let since = clock::epoch_seconds(&clock::now()) - decided_at;
+    let since = Duration::try_from_secs_f64(since).unwrap_or_default();
+    MIN_QUESTION_AGE.saturating_sub(since)
 }
 
 /// Whether the user has decided on an action, by any client.

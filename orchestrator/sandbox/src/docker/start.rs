@@ -13,7 +13,7 @@ use engine::sandbox::{SandboxError, SandboxSpec, StartProgress};
 use protocol::SandboxId;
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::container::{ContainerPlan, MEMORY_FOLDERS};
 use super::engine::{Engine, start_failed, status};
@@ -344,6 +344,11 @@ impl CreateError {
     }
 }
 
+/// Time until the name of a container that is being removed is free.
+const NAME_TIMEOUT: Duration = Duration::from_secs(10);
+
+const NAME_RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Creates the container, replaces one that a crash has left, and returns the id.
 async fn create_replacing(
     engine: &Engine,
@@ -360,21 +365,21 @@ async fn create_replacing(
                 .build(),
         )
     };
-    let created = match engine
-        .docker
-        .create_container(options(), body.clone())
-        .await
-    {
-        // The name is in use. A check in advance would cost every start a round trip.
-        Err(error) if status(&error) == Some(409) => {
-            tracing::info!(%sandbox, "removing the container that is left from before");
-            // An error shows up again in the next request.
-            let _ = engine.remove(sandbox.as_str()).await;
-            engine.docker.create_container(options(), body).await
+    let deadline = Instant::now() + NAME_TIMEOUT;
+    loop {
+        let created = engine.docker.create_container(options(), body.clone());
+        match created.await {
+            // The name is in use. A check in advance would cost every start a round trip.
+            Err(error) if status(&error) == Some(409) && Instant::now() < deadline => {
+                tracing::info!(%sandbox, "removing the container that is left from before");
+                // An error shows up again in the next request. The engine may be removing it
+                // already, and then returns before its name is free.
+                let _ = engine.remove(sandbox.as_str()).await;
+                sleep(NAME_RETRY_INTERVAL).await;
+            }
+            created => return created.map(|created| created.id),
         }
-        created => created,
-    };
-    created.map(|created| created.id)
+    }
 }
 
 async fn write_key(key: &SecretString, mut stdin: impl AsyncWrite + Unpin) -> std::io::Result<()> {

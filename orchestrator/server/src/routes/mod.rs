@@ -175,7 +175,11 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&state), crate::ports::serve))
         .layer(CatchPanicLayer::new())
         .layer(from_fn_with_state(Arc::clone(&state), metrics::record))
-        .layer(TraceLayer::new_for_http().make_span_with(request_log::span))
+        .layer(
+            TraceLayer::new_for_http()
+                .make_span_with(request_log::span)
+                .on_failure(request_log::on_failure),
+        )
         .layer(from_fn(request_log::assign_id))
         .layer(from_fn_with_state(
             Arc::clone(&state),
