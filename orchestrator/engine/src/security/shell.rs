@@ -2,7 +2,8 @@
 //!
 //! Parses pipes, lists, groups, subshells, loops, substitutions, redirections and here-documents.
 //! Does not guess: functions, `case`, `[[`, arithmetic and incomplete texts are not parsed, and the
-//! risk of such a text is unknown.
+//! risk of such a text is unknown. The same holds for constructs that shells read differently, such
+//! as a here-document whose command substitution spans lines.
 //!
 //! Hand-written because the text is hostile. brush-parser 0.4 takes exponential time for
 //! parentheses that are not closed (24 of them 0.65 s, one more twice as long) and overflows the
@@ -36,6 +37,8 @@ pub(super) struct Word {
 pub(super) struct ShellCommand {
     /// The program and its arguments; empty if there are only redirections or assignments.
     pub(super) words: Vec<Word>,
+    /// The names of the variables that are assigned before the program.
+    pub(super) assignments: Vec<String>,
     /// The files of `<`.
     pub(super) reads: Vec<Word>,
     /// The files of `>`, `>>` and similar.
@@ -44,7 +47,10 @@ pub(super) struct ShellCommand {
 
 /// Returns all simple commands of a text, including those of substitutions.
 pub(super) fn commands(text: &str, depth: usize) -> Result<Vec<ShellCommand>, UnparsedShell> {
-    if text.len() > MAX_TEXT_BYTES {
+    // Terminals, editors and shells treat other control characters, carriage returns among them,
+    // in different ways.
+    let is_unclear = |c: char| c.is_control() && !matches!(c, '\t' | '\n');
+    if text.len() > MAX_TEXT_BYTES || text.contains(is_unclear) {
         return Err(UnparsedShell);
     }
     let characters = text.chars().collect();
@@ -70,13 +76,14 @@ struct ShellParser {
 struct Heredoc {
     delimiter: String,
     is_quoted: bool,
+    /// Whether it is `<<-`: tabs at the start of its lines do not count.
+    strips_tabs: bool,
 }
 
 /// The command that is being parsed.
 #[derive(Default)]
 struct CurrentCommand {
     command: ShellCommand,
-    has_assignment: bool,
     /// Whether these are the words of `for`, which are no command.
     is_for: bool,
 }
@@ -85,6 +92,9 @@ struct CurrentCommand {
 struct QuotedWord {
     word: Word,
     is_quoted: bool,
+    /// The name of the variable, if it has the form of an assignment. Quotes before `=` make it an
+    /// ordinary word.
+    assigned: Option<String>,
 }
 
 impl ShellParser {
@@ -104,6 +114,40 @@ impl ShellParser {
         is_next
     }
 
+    /// Whether a backslash and a newline follow, which shells remove before they read tokens.
+    fn at_continuation(&self) -> bool {
+        self.peek(0) == Some('\\') && self.peek(1) == Some('\n')
+    }
+
+    /// Whether the preceding character separates words.
+    fn is_after_blank(&self) -> bool {
+        let before = self.position.checked_sub(1);
+        let before = before.and_then(|index| self.characters.get(index));
+        matches!(before, Some(' ' | '\t'))
+    }
+
+    /// Skips blanks, and the continued lines after them. Any other continuation may be within a
+    /// token and is not parsed.
+    fn skip_blanks(&mut self) {
+        while matches!(self.peek(0), Some(' ' | '\t')) {
+            self.position += 1;
+            while self.at_continuation() {
+                self.position += 2;
+            }
+        }
+    }
+
+    /// Returns an error if a newline since `start` is within a token, and a here-document would
+    /// start after it: shells disagree on whether it does.
+    fn check_newlines(&self, start: usize) -> Result<(), UnparsedShell> {
+        let token = self.characters.get(start..self.position);
+        let has_newline = token.is_some_and(|token| token.contains(&'\n'));
+        if has_newline && !self.heredocs.is_empty() {
+            return Err(UnparsedShell);
+        }
+        Ok(())
+    }
+
     /// Parses commands up to the closing parenthesis, or to the end.
     fn list(&mut self, closing: Option<char>) -> Result<(), UnparsedShell> {
         let mut current = CurrentCommand::default();
@@ -114,8 +158,7 @@ impl ShellParser {
                 return if is_end { Ok(()) } else { Err(UnparsedShell) };
             };
             match character {
-                ' ' | '\t' => self.position += 1,
-                '\\' if self.peek(1) == Some('\n') => self.position += 2,
+                ' ' | '\t' => self.skip_blanks(),
                 '#' => self.skip_line(),
                 '\n' => {
                     self.position += 1;
@@ -142,7 +185,7 @@ impl ShellParser {
                     self.position += 1;
                     // A function, an array, arithmetic.
                     if !current.command.words.is_empty()
-                        || current.has_assignment
+                        || !current.command.assignments.is_empty()
                         || self.peek(0) == Some('(')
                     {
                         return Err(UnparsedShell);
@@ -152,7 +195,9 @@ impl ShellParser {
                 ')' if closing == Some(')') => {
                     self.position += 1;
                     self.end(&mut current);
-                    return Ok(());
+                    // Their text would follow the parenthesis.
+                    let is_complete = self.heredocs.is_empty();
+                    return is_complete.then_some(()).ok_or(UnparsedShell);
                 }
                 ')' => return Err(UnparsedShell),
                 '<' | '>' => self.redirect(&mut current)?,
@@ -175,20 +220,17 @@ impl ShellParser {
         self.depth += 1;
         // It has its own here-documents.
         let outer = std::mem::take(&mut self.heredocs);
+        let start = self.position;
         self.list(Some(')'))?;
         self.heredocs = outer;
+        self.check_newlines(start)?;
         self.depth -= 1;
         Ok(())
     }
 
     fn end(&mut self, current: &mut CurrentCommand) {
-        let CurrentCommand {
-            command,
-            has_assignment,
-            is_for,
-        } = std::mem::take(current);
-        let is_command = has_assignment || command != ShellCommand::default();
-        if is_command && !is_for {
+        let CurrentCommand { command, is_for } = std::mem::take(current);
+        if command != ShellCommand::default() && !is_for {
             self.found.push(command);
         }
     }
@@ -200,25 +242,21 @@ impl ShellParser {
     }
 
     fn skip_heredocs(&mut self) -> Result<(), UnparsedShell> {
-        for Heredoc {
-            delimiter,
-            is_quoted,
-        } in std::mem::take(&mut self.heredocs)
-        {
+        for heredoc in std::mem::take(&mut self.heredocs) {
             loop {
-                let start = self.position;
-                self.skip_line();
-                let line: String = self
-                    .characters
-                    .get(start..self.position)
-                    .unwrap_or_default()
-                    .iter()
-                    .collect();
+                let (line, is_joined) = self.heredoc_line(&heredoc);
                 let is_last = self.next().is_err();
-                if line.trim_start_matches('\t') == delimiter {
+                let text = match heredoc.strips_tabs {
+                    true => line.trim_start_matches('\t'),
+                    false => &line,
+                };
+                if text == heredoc.delimiter {
+                    if is_joined {
+                        return Err(UnparsedShell);
+                    }
                     break;
                 }
-                if is_last || (!is_quoted && (line.contains("$(") || line.contains('`'))) {
+                if is_last || (!heredoc.is_quoted && has_complex_expansion(&line)) {
                     return Err(UnparsedShell);
                 }
             }
@@ -226,11 +264,45 @@ impl ShellParser {
         Ok(())
     }
 
+    /// Returns a line of a here-document, and whether it consists of several: without quotes, a
+    /// backslash continues a line.
+    fn heredoc_line(&mut self, heredoc: &Heredoc) -> (String, bool) {
+        let mut line = String::new();
+        let mut is_joined = false;
+        while let Some(character) = self.peek(0).filter(|character| *character != '\n') {
+            if heredoc.is_quoted || character != '\\' {
+                self.position += 1;
+                line.push(character);
+            } else if self.at_continuation() {
+                self.position += 2;
+                is_joined = true;
+            } else {
+                self.position += 1;
+                line.push(character);
+                // The escaped character continues no line, even if it is a backslash.
+                if let Some(escaped) = self.peek(0) {
+                    self.position += 1;
+                    line.push(escaped);
+                }
+            }
+        }
+        (line, is_joined)
+    }
+
     fn redirect(&mut self, current: &mut CurrentCommand) -> Result<(), UnparsedShell> {
+        let is_own_word = self.is_after_blank() || self.position == 0;
         let direction = self.next()?;
         if self.peek(0) == Some('(') {
             self.position += 1;
             self.nested()?;
+            // A `#` after it is part of the word.
+            let is_whole = matches!(
+                self.peek(0),
+                None | Some(' ' | '\t' | '\n' | ';' | '&' | '|' | ')')
+            );
+            if !is_own_word || !is_whole {
+                return Err(UnparsedShell);
+            }
             current.command.words.push(Word::default());
             return Ok(());
         }
@@ -238,14 +310,16 @@ impl ShellParser {
             if self.consume('<') {
                 return self.operand().map(drop);
             }
-            let _ = self.consume('-');
+            let strips_tabs = self.consume('-');
             let delimiter = self.operand()?;
-            if !delimiter.word.is_certain {
+            // In delimiters, `$` and backslashes have other meanings than in words.
+            if !delimiter.word.is_certain || delimiter.word.text.contains(['$', '\\', '\n']) {
                 return Err(UnparsedShell);
             }
             self.heredocs.push(Heredoc {
                 delimiter: delimiter.word.text,
                 is_quoted: delimiter.is_quoted,
+                strips_tabs,
             });
             return Ok(());
         }
@@ -269,11 +343,10 @@ impl ShellParser {
 
     /// Parses the word after a redirection.
     fn operand(&mut self) -> Result<QuotedWord, UnparsedShell> {
-        while matches!(self.peek(0), Some(' ' | '\t')) {
-            self.position += 1;
-        }
+        self.skip_blanks();
         match self.peek(0) {
-            None | Some('\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => Err(UnparsedShell),
+            // A comment is no operand.
+            None | Some('#' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => Err(UnparsedShell),
             Some(_) => self.word(),
         }
     }
@@ -284,16 +357,16 @@ impl ShellParser {
             is_certain: true,
         };
         let mut is_quoted = false;
+        let start = self.position;
         while let Some(character) = self.peek(0) {
             match character {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => break,
+                // The text after the newline may complete a substitution or a reserved word.
+                '\\' if self.at_continuation() => return Err(UnparsedShell),
                 '\\' => {
                     self.position += 1;
                     is_quoted = true;
-                    match self.next()? {
-                        '\n' => {}
-                        escaped => word.push(escaped),
-                    }
+                    word.push(self.next()?);
                 }
                 '\'' => {
                     self.position += 1;
@@ -310,7 +383,32 @@ impl ShellParser {
                     is_quoted = true;
                     self.double_quoted(&mut word)?;
                 }
+                // Quotes of a text that is translated.
+                '$' if self.peek(1) == Some('"') => self.position += 1,
+                // C escapes, which are not supported.
+                '$' if self.peek(1) == Some('\'') => return Err(UnparsedShell),
                 '$' | '`' => self.expansion(&mut word)?,
+                // Another home, or a folder of the stack.
+                '~' if self.position == start
+                    && !matches!(
+                        self.peek(1),
+                        None | Some('/' | ' ' | '\t' | '\n' | ';' | ')')
+                    ) =>
+                {
+                    self.position += 1;
+                    word.is_certain = false;
+                }
+                // The placeholder of `find` and `xargs`.
+                '{' if self.peek(1) == Some('}')
+                    && matches!(
+                        self.peek(2),
+                        None | Some(' ' | '\t' | '\n' | ';' | '|' | ')')
+                    ) =>
+                {
+                    self.position += 2;
+                    word.push('{');
+                    word.push('}');
+                }
                 // Their expansion is not part of the text.
                 '*' | '?' | '[' | '{' => {
                     self.position += 1;
@@ -333,7 +431,14 @@ impl ShellParser {
                 }
             }
         }
-        Ok(QuotedWord { word, is_quoted })
+        self.check_newlines(start)?;
+        let source = self.characters.get(start..self.position);
+        let assigned = source.and_then(assigned_name);
+        Ok(QuotedWord {
+            word,
+            is_quoted,
+            assigned,
+        })
     }
 
     fn double_quoted(&mut self, word: &mut Word) -> Result<(), UnparsedShell> {
@@ -370,6 +475,10 @@ impl ShellParser {
             return self.backticks();
         }
         match self.peek(0) {
+            // What follows the newline decides.
+            Some('\\') if self.at_continuation() => Err(UnparsedShell),
+            // Arithmetic.
+            Some('[') => Err(UnparsedShell),
             Some('(') => {
                 self.position += 1;
                 word.is_certain = false;
@@ -382,16 +491,15 @@ impl ShellParser {
             }
             Some('{') => {
                 word.is_certain = false;
-                loop {
-                    match self.next()? {
-                        '}' => return Ok(()),
-                        '`' | '\'' | '"' | '\\' | '(' => return Err(UnparsedShell),
-                        _ => {}
-                    }
+                self.position += 1;
+                let start = self.position;
+                while self.next()? != '}' {}
+                let source = self.characters.get(start..self.position - 1);
+                match source.is_some_and(is_simple_parameter) {
+                    true => Ok(()),
+                    false => Err(UnparsedShell),
                 }
             }
-            // C escapes, which are not supported.
-            Some('\'') => Err(UnparsedShell),
             Some(name) if name.is_ascii_alphabetic() || name == '_' => {
                 word.is_certain = false;
                 while self
@@ -419,6 +527,8 @@ impl ShellParser {
         loop {
             match self.next()? {
                 '`' => break,
+                // Removed even between single quotes.
+                '\\' if self.peek(0) == Some('\n') => return Err(UnparsedShell),
                 '\\' => match self.next()? {
                     escaped @ ('`' | '\\' | '$') => inner.push(escaped),
                     // Has a different meaning within double quotes.
@@ -464,7 +574,12 @@ impl Word {
 }
 
 impl CurrentCommand {
-    fn push(&mut self, QuotedWord { word, is_quoted }: QuotedWord) -> Result<(), UnparsedShell> {
+    fn push(&mut self, quoted: QuotedWord) -> Result<(), UnparsedShell> {
+        let QuotedWord {
+            word,
+            is_quoted,
+            assigned,
+        } = quoted;
         if self.command.words.is_empty() && !is_quoted {
             match word.text.as_str() {
                 "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until"
@@ -482,23 +597,77 @@ impl CurrentCommand {
         if self.is_for && word.text == "do" {
             return Err(UnparsedShell);
         }
-        let is_assignment = self.command.words.is_empty() && is_assignment(&word.text);
-        if is_assignment {
-            self.has_assignment = true;
-        } else {
-            self.command.words.push(word);
+        // A loop over `PATH` is an assignment, too.
+        let is_variable = self.is_for && self.command.words.len() == 1;
+        if is_variable && !is_plain_variable(&word.text) {
+            return Err(UnparsedShell);
+        }
+        match assigned.filter(|_| self.command.words.is_empty()) {
+            Some(name) => self.command.assignments.push(name),
+            None => self.command.words.push(word),
         }
         Ok(())
     }
 }
 
-fn is_assignment(text: &str) -> bool {
-    let Some((name, _)) = text.split_once('=') else {
-        return false;
-    };
-    let name = name.strip_suffix('+').unwrap_or(name);
-    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+/// Whether a name is a variable that no shell and few programs give a meaning: it has no capital
+/// letters.
+pub(super) fn is_plain_variable(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_lowercase() || first == '_')
+        && name.chars().all(is_plain_letter)
+}
+
+fn is_plain_letter(letter: char) -> bool {
+    letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_'
+}
+
+/// Returns the variable of `NAME=value` or `NAME+=value`, according to the text with its quotes.
+fn assigned_name(source: &[char]) -> Option<String> {
+    let (end, _) = source.iter().enumerate().find(|(_, c)| **c == '=')?;
+    let name: String = source.get(..end)?.iter().collect();
+    let name = name.strip_suffix('+').unwrap_or(&name);
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
         && name
             .chars()
-            .all(|rest| rest.is_ascii_alphanumeric() || rest == '_')
+            .all(|rest| rest.is_ascii_alphanumeric() || rest == '_');
+    is_name.then(|| name.to_owned())
+}
+
+/// Whether the text between `${` and `}` runs no command. Offsets and subscripts are arithmetic,
+/// `@P` and `!` evaluate the value, and `=` assigns.
+fn is_simple_parameter(source: &[char]) -> bool {
+    let text: String = source.iter().collect();
+    let name = match text.strip_prefix('#') {
+        Some(name) if !name.is_empty() => name,
+        _ => text.as_str(),
+    };
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let rest = name.trim_start_matches(is_name);
+    let rest = match rest.len() == name.len() {
+        true => rest.strip_prefix(['@', '*', '#', '?', '-', '$']),
+        false => Some(rest),
+    };
+    let Some(rest) = rest else {
+        return false;
+    };
+    let operator = rest.strip_prefix(':').unwrap_or(rest);
+    let is_operator = match rest.len() == operator.len() {
+        true => operator.starts_with(['-', '+', '?', '#', '%', '/', '^', ',']),
+        false => operator.starts_with(['-', '+', '?']),
+    };
+    let is_plain = !rest.contains(['`', '\'', '"', '\\', '(', '{', '$', '\n', '<', '>']);
+    is_plain && (rest.is_empty() || is_operator)
+}
+
+/// Whether a line of a here-document without quotes may run a command.
+fn has_complex_expansion(line: &str) -> bool {
+    let is_complex = |rest: &str| {
+        let parameter = rest.split_once('}').map(|(parameter, _)| parameter);
+        let parameter = parameter.map(|text| text.chars().collect::<Vec<_>>());
+        !parameter.is_some_and(|parameter| is_simple_parameter(&parameter))
+    };
+    line.contains("$(")
+        || line.contains("$[")
+        || line.contains('`')
+        || line.split("${").skip(1).any(is_complex)
 }

@@ -63,6 +63,19 @@ fn every_command_of_a_text_is_extracted() {
         ("cat <<< word", &["cat"]),
         ("! a", &["a"]),
         ("a \\\n b", &["a b"]),
+        ("a \\\n  | b \\\n> c", &["a", "b >c"]),
+        ("cat <<-EOF\n\tx\n\tEOF\nb", &["cat", "b"]),
+        ("cat <<E\"O\"F\n$(rm x)\nEOF\nb", &["cat", "b"]),
+        ("cat <<A <<'B'\nx\nA\n$(y)\nB\nb", &["cat", "b"]),
+        ("cat <<EOF\nx\\\ny\n${X} $X\nEOF\nb", &["cat", "b"]),
+        ("echo $(cat <<EOF\nx\nEOF\n)", &["cat", "echo $"]),
+        (
+            "$\"rm\" -rf x; r$\"m\" y; \"a$\"",
+            &["rm -rf x", "rm y", "a$"],
+        ),
+        ("echo ${X:-y} ${#X} ${X%.*} \"${X}\"", &["echo $ $ $ $"]),
+        ("cat ~me/x ~+ ~/y", &["cat $ $ ~/y"]),
+        ("find . -exec a {} +", &["find . -exec a {} +"]),
     ] {
         assert_eq!(shown(text), found, "{text}");
     }
@@ -88,6 +101,45 @@ fn unreliable_text_is_not_parsed() {
         "a >",
         "for x do rm -rf /; done",
         "\"`echo \\\"a\\\"`\"",
+        // Continued lines within tokens.
+        "echo \"$\\\n(rm x)\"",
+        "echo $\\\n(rm x)",
+        "cat <<<\"$\\\n(rm x)\"",
+        "echo $\\\n{x}",
+        "a &\\\n& b",
+        "i\\\nf a",
+        "r\\\nm x",
+        "cat <\\\n<EOF\nEOF",
+        "echo `a\\\nb`",
+        // Here-documents.
+        "cat <<EOF\n\tEOF\necho",
+        "cat <<EOF\nx\\\nEOF\necho",
+        "cat <<EOF\nEO\\\nF\necho '\nEOF\nrm x #'",
+        "cat <<EOF\n$\\\n(rm x)\nEOF",
+        "cat <<EOF\n$[a]\nEOF",
+        "cat <<EOF\n${x@P}\nEOF",
+        "cat <<EOF\n${x\n}\nEOF",
+        "cat <<$\"EOF\"\nx\n$EOF",
+        "cat <<#x\nrm x\n#x",
+        "(cat <<EOF)\nrm x\nEOF",
+        "cat <<EOF $(a\nb)\nx\nEOF",
+        "cat <<EOF 'a\nEOF\nb'\nEOF",
+        // Expansions that evaluate a value.
+        "echo ${x@P}",
+        "echo ${!x}",
+        "echo ${x:y}",
+        "echo ${a[x]}",
+        "echo ${PATH=.}",
+        "echo ${PATH:=.}",
+        "echo $[x]",
+        "echo \"$[x]\"",
+        "echo \"${x:-${y}\" ; rm x #}\"",
+        // A comment does not start within a word.
+        "echo <(a)#; rm x",
+        "echo a<(b)",
+        "for PATH in .; do a; done",
+        "a\r\nb",
+        "a\0b",
     ] {
         assert_eq!(shown(text), ["?"], "{text}");
     }
