@@ -3,8 +3,13 @@
 //!
 //! A shell text is split into its simple commands, with the files and hosts that each accesses. The
 //! highest risk counts. If a word is known only after the shell's expansion, a rule may or may not
-//! match. If that rule has the higher risk, the result is unknown. Rules see only the text of an
-//! action: a program can hide what it does, so isolation remains the sandbox's task.
+//! match. If that rule has the higher risk, the result is unknown.
+//!
+//! Rules that lower the risk apply only to programs of the system with their usual environment:
+//! `./cat` and `PATH=. cat` can be any program.
+//!
+//! Rules see only the text of an action: a program can hide what it does, so isolation remains the
+//! sandbox's task.
 
 mod facts;
 mod file;
@@ -108,7 +113,7 @@ impl SecurityRules {
         let mut uncertain: Option<&Rule> = None;
         let mut found = None;
         for rule in &self.rules {
-            match rule.matches(facts, target, kind) {
+            match rule.matches(facts, target, kind, self.otherwise) {
                 Match::Yes => {
                     found = Some(rule);
                     break;
@@ -151,18 +156,32 @@ impl SecurityAnalyzer for SecurityRules {
 }
 
 impl Rule {
-    fn matches(&self, facts: &ActionFacts, target: Option<AccessTarget<'_>>, kind: &str) -> Match {
+    fn matches(
+        &self,
+        facts: &ActionFacts,
+        target: Option<AccessTarget<'_>>,
+        kind: &str,
+        otherwise: SecurityRisk,
+    ) -> Match {
+        let raises_risk = severity(self.risk) > severity(otherwise);
+        let lowers_risk = severity(self.risk) < severity(otherwise);
+        let is_foreign = facts.has_foreign_program();
+        // A rule without effect could still precede a rule that raises the risk.
+        let applies = raises_risk || !facts.has_altered_environment;
         let commands = self
             .commands
             .iter()
-            .map(|pattern| pattern.matches(&facts.words));
+            .filter(|_| applies)
+            .map(|pattern| pattern.matches(&facts.words, raises_risk || !is_foreign));
         let kinds = self
             .actions
             .iter()
             .filter(|known| *known == kind)
             .map(|_| Match::Yes);
         let best = commands.chain(kinds).max();
-        let best_of_target = match target {
+        // What another program does with the target is unknown.
+        let is_unclear = lowers_risk && (is_foreign || facts.has_altered_environment);
+        let best_of_target = match target.filter(|_| !is_unclear) {
             Some(AccessTarget::Read(path)) => {
                 self.reads.iter().map(|pattern| pattern.matches(path)).max()
             }

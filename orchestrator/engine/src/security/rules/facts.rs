@@ -21,6 +21,8 @@ pub(super) struct ActionFacts {
     pub(super) is_wrapper: bool,
     /// Whether its effects are not visible.
     pub(super) is_opaque: bool,
+    /// Whether its variables can change which program runs, or what it does.
+    pub(super) has_altered_environment: bool,
 }
 
 /// A path or host that a command accesses.
@@ -63,28 +65,102 @@ const REMOTE_SUBCOMMANDS: [(&str, &str); 11] = [
     ("gh", ""),
 ];
 
-/// Programs that run the command in their arguments, with the short options that take a value, and
-/// the number of words before the command.
-const WRAPPERS: [(&str, &str, usize); 14] = [
-    ("sudo", "ughpCrtTUDR", 0),
-    ("doas", "uC", 0),
-    ("env", "uC", 0),
-    ("nohup", "", 0),
-    ("setsid", "", 0),
-    ("command", "", 0),
-    ("builtin", "", 0),
-    ("exec", "a", 0),
-    ("time", "fo", 0),
-    ("nice", "n", 0),
-    ("ionice", "cn", 0),
-    ("timeout", "sk", 1),
-    ("stdbuf", "ioe", 0),
-    ("xargs", "nPILdasE", 0),
+/// A program that runs the command in its arguments. The command after an option that is not
+/// listed is unknown.
+struct Wrapper {
+    name: &'static str,
+    /// The short options that take a value.
+    with_value: &'static str,
+    /// The other short options.
+    flags: &'static str,
+    /// The number of words before the command.
+    operands: usize,
+}
+
+const fn wrapper(
+    name: &'static str,
+    with_value: &'static str,
+    flags: &'static str,
+    operands: usize,
+) -> Wrapper {
+    Wrapper {
+        name,
+        with_value,
+        flags,
+        operands,
+    }
+}
+
+const WRAPPERS: [Wrapper; 14] = [
+    wrapper("sudo", "ughpCrtTUDR", "AbBEHiKklnNPSsVv", 0),
+    wrapper("doas", "uC", "Lns", 0),
+    wrapper("env", "uC", "i0v", 0),
+    wrapper("nohup", "", "", 0),
+    wrapper("setsid", "", "cfw", 0),
+    wrapper("command", "", "pvV", 0),
+    wrapper("builtin", "", "", 0),
+    wrapper("exec", "", "cl", 0),
+    wrapper("time", "", "p", 0),
+    wrapper("nice", "n", "0123456789", 0),
+    wrapper("ionice", "cn", "t", 0),
+    wrapper("timeout", "sk", "fpv", 1),
+    wrapper("stdbuf", "ioe", "", 0),
+    wrapper("xargs", "nPLdasE", "0rtx", 0),
 ];
+
+/// Long options of wrappers that run no other command and have no value in the next word.
+const LONG_OPTIONS: [&str; 10] = [
+    "--adjustment=",
+    "--foreground",
+    "--ignore-environment",
+    "--kill-after=",
+    "--max-args=",
+    "--max-procs=",
+    "--no-run-if-empty",
+    "--null",
+    "--preserve-status",
+    "--signal=",
+];
+
+/// Words that the shell interprets after `time`, and that are no programs.
+const RESERVED_WORDS: &str =
+    " ! { } if then else elif fi do done while until for case esac select function coproc time [[ ";
+
+/// Actions of `find` that run a command.
+const FIND_COMMANDS: &str = " -exec -execdir -ok -okdir ";
+
+/// Actions of `find` that write files.
+const FIND_WRITES: &str = " -delete -fprint -fprint0 -fprintf -fls ";
+
+/// Folders of the system's programs.
+const SYSTEM_FOLDERS: &str = " /bin /usr/bin /sbin /usr/sbin /usr/local/bin ";
+
+/// Variables that change only the language and form of output.
+const HARMLESS_VARIABLES: &str = " CI CLICOLOR COLUMNS FORCE_COLOR LANG LINES NO_COLOR \
+     PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE TERM TZ ";
+
+/// Builtins that assign to the variables in their arguments.
+const DECLARATIONS: &str = " export declare typeset local readonly ";
+
+/// Builtins that set the variables that their arguments name.
+const VARIABLE_SETTERS: &str = " read mapfile readarray getopts unset ";
+
+/// Builtins that evaluate the subscripts of variables in their arguments, with their substitutions.
+const SUBSCRIPT_EVALUATORS: &str = " export declare typeset local readonly read mapfile readarray getopts unset let printf test [ wait ";
+
+/// Builtins that change which command a name runs, or run commands at another time.
+const DEFINITIONS: &str = " trap alias hash enable bind complete compgen fc ";
 
 const SHELLS: &str = " sh bash dash ash zsh ksh ";
 
 impl ActionFacts {
+    /// Whether the program is a file that is not one of the system's programs.
+    pub(super) fn has_foreign_program(&self) -> bool {
+        let program = self.words.first().map(|word| word.text.rsplit_once('/'));
+        let folder = program.flatten().map(|(folder, _)| folder);
+        folder.is_some_and(|folder| !is_in(SYSTEM_FOLDERS, folder))
+    }
+
     /// Returns all paths and hosts that it accesses.
     pub(super) fn targets(&self) -> impl Iterator<Item = AccessTarget<'_>> {
         let reads = self.reads.iter().map(AccessTarget::Read);
@@ -241,10 +317,71 @@ fn add_text_facts(
     if depth == MAX_DEPTH {
         return Err(UnparsedShell);
     }
+    let before = facts.len();
     for command in shell::commands(text, 0)? {
         add_command_facts(command, depth, facts)?;
     }
+    // A definition applies to later commands, in loops to preceding ones as well.
+    let is_altered = |facts: &ActionFacts| facts.has_altered_environment;
+    if facts.iter().skip(before).any(is_altered) {
+        for own in facts.iter_mut().skip(before) {
+            own.alter_environment();
+        }
+    }
     Ok(())
+}
+
+impl ActionFacts {
+    fn alter_environment(&mut self) {
+        self.has_altered_environment = true;
+        // No other command decides its risk.
+        self.is_wrapper = false;
+    }
+}
+
+fn is_harmless_variable(name: &str) -> bool {
+    is_in(HARMLESS_VARIABLES, name) || name.starts_with("LC_")
+}
+
+/// Whether a builtin sets a variable that can change which program runs, or what it does.
+fn alters_environment(name: &str, arguments: &[Word]) -> bool {
+    let is_harmless = |word: &Word| {
+        let (name, _) = word.text.split_once('=').unwrap_or((&word.text, ""));
+        is_harmless_variable(name.trim_end_matches('+'))
+    };
+    let is_plain = |word: &Word| word.is_certain && shell::is_plain_variable(&word.text);
+    let is_option = |word: &Word| word.is_certain && word.text.starts_with('-');
+    if is_in(DECLARATIONS, name) {
+        return !arguments
+            .iter()
+            .all(|word| is_harmless(word) || (word.is_certain && word.text == "-p"));
+    }
+    if is_in(VARIABLE_SETTERS, name) {
+        return !arguments
+            .iter()
+            .all(|word| is_plain(word) || (is_option(word) && !word.text.contains('C')));
+    }
+    match name {
+        "printf" => arguments
+            .first()
+            .is_some_and(|word| word.text.starts_with("-v")),
+        "wait" => arguments.iter().any(|word| word.text.starts_with("-p")),
+        // `set -k` makes arguments assignments.
+        "set" => arguments.iter().any(|word| {
+            let letters = word.text.strip_prefix(['-', '+']);
+            letters.is_some_and(|letters| letters.contains('k')) || word.text == "keyword"
+        }),
+        _ => is_in(DEFINITIONS, name),
+    }
+}
+
+/// Whether a builtin evaluates a subscript that may contain a substitution.
+fn evaluates_subscript(name: &str, arguments: &[Word]) -> bool {
+    let is_code = |word: &Word| word.text.contains('[') && word.text.contains(['$', '`']);
+    let tests_variable = matches!(name, "test" | "[")
+        && arguments.iter().any(|word| word.text == "-v")
+        && arguments.iter().any(|word| !word.is_certain);
+    is_in(SUBSCRIPT_EVALUATORS, name) && arguments.iter().any(is_code) || tests_variable
 }
 
 fn add_command_facts(
@@ -258,6 +395,10 @@ fn add_command_facts(
     let mut own = ActionFacts {
         reads: command.reads,
         writes: command.writes,
+        has_altered_environment: !command
+            .assignments
+            .iter()
+            .all(|name| is_harmless_variable(name)),
         ..ActionFacts::default()
     };
     let Some((program, arguments)) = command.words.split_first() else {
@@ -268,31 +409,55 @@ fn add_command_facts(
         return Err(UnparsedShell);
     }
     let name = program.text.rsplit('/').next().unwrap_or_default();
+    // Assignments and reserved words that a wrapper's command starts with, and quoted assignments.
+    if name.contains('=') || (depth > 0 && is_in(RESERVED_WORDS, name)) {
+        return Err(UnparsedShell);
+    }
+    if evaluates_subscript(name, arguments) {
+        return Err(UnparsedShell);
+    }
     let wrapped = wrapped_command(name, arguments)?;
-    own.is_wrapper = !matches!(wrapped, WrappedCommand::None | WrappedCommand::Opaque);
+    let sets_variable = |word: &Word| word.text.contains('=') && !word.text.starts_with('-');
+    own.has_altered_environment |= alters_environment(name, arguments)
+        || (matches!(name, "env" | "sudo") && arguments.iter().any(sets_variable));
+    let wraps = !matches!(wrapped, WrappedCommand::None | WrappedCommand::Opaque);
+    own.is_wrapper = wraps && !(name == "find" && find_has_own_effect(arguments));
     own.is_opaque = matches!(wrapped, WrappedCommand::Opaque);
     add_targets(name, arguments, &mut own);
     own.words.clone_from(&command.words);
+    // It may run any other program than the one in its arguments.
+    if own.has_altered_environment || own.has_foreign_program() {
+        own.is_wrapper = false;
+    }
     facts.push(own);
     match wrapped {
         WrappedCommand::None | WrappedCommand::Opaque => Ok(()),
-        WrappedCommand::Words(words) => add_command_facts(
-            ShellCommand {
-                words,
-                ..ShellCommand::default()
-            },
-            depth + 1,
-            facts,
-        ),
+        WrappedCommand::Commands(commands) => {
+            for words in commands {
+                let command = ShellCommand {
+                    words,
+                    ..ShellCommand::default()
+                };
+                add_command_facts(command, depth + 1, facts)?;
+            }
+            Ok(())
+        }
         WrappedCommand::Text(text) => add_text_facts(&text, depth + 1, facts),
     }
+}
+
+/// Whether `find` does more than to run commands, or may do so after an expansion.
+fn find_has_own_effect(arguments: &[Word]) -> bool {
+    arguments
+        .iter()
+        .any(|word| !word.is_certain || is_in(FIND_WRITES, &word.text))
 }
 
 /// Command that a wrapper runs.
 enum WrappedCommand {
     None,
-    /// A command.
-    Words(Vec<Word>),
+    /// Commands, each with its words.
+    Commands(Vec<Vec<Word>>),
     /// A shell text.
     Text(String),
     /// A program that the text does not show.
@@ -301,99 +466,163 @@ enum WrappedCommand {
 
 fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
     if is_in(SHELLS, name) {
-        let option = arguments.iter().position(|word| {
-            !word.text.starts_with("--") && word.text.starts_with('-') && word.text.contains('c')
-        });
-        return match option.and_then(|index| arguments.get(index + 1)) {
-            Some(text) if text.is_certain => Ok(WrappedCommand::Text(text.text.clone())),
-            Some(_) => Err(UnparsedShell),
-            None => Ok(WrappedCommand::Opaque),
-        };
+        return shell_text(arguments);
     }
     match name {
-        "eval" if arguments.iter().all(|word| word.is_certain) => {
+        "eval" => {
+            let is_option = |word: &Word| word.text.starts_with('-');
+            if arguments.first().is_some_and(is_option)
+                || !arguments.iter().all(|word| word.is_certain)
+            {
+                return Err(UnparsedShell);
+            }
             let words: Vec<_> = arguments.iter().map(|word| word.text.as_str()).collect();
             Ok(WrappedCommand::Text(words.join(" ")))
         }
-        "eval" => Err(UnparsedShell),
-        "." | "source" | "trap" | "alias" => Ok(WrappedCommand::Opaque),
         "find" => {
-            Ok(
-                match arguments
-                    .iter()
-                    .position(|word| is_in(" -exec -execdir -ok -okdir ", &word.text))
-                {
-                    Some(index) => {
-                        let command = arguments
-                            .iter()
-                            .skip(index + 1)
-                            .take_while(|word| word.text != ";" && word.text != "+");
-                        // The files that it finds are unknown.
-                        let word = |word: &Word| {
-                            if word.text == "{}" {
-                                Word::default()
-                            } else {
-                                word.clone()
-                            }
-                        };
-                        WrappedCommand::Words(command.map(word).collect())
-                    }
-                    None => WrappedCommand::None,
-                },
-            )
+            // The files that it finds are unknown.
+            let word = |word: &Word| match word.text.contains("{}") {
+                true => Word::default(),
+                false => word.clone(),
+            };
+            let commands: Vec<Vec<Word>> = arguments
+                .iter()
+                .enumerate()
+                .filter(|(_, word)| is_in(FIND_COMMANDS, &word.text))
+                .map(|(index, _)| {
+                    let rest = arguments.iter().skip(index + 1);
+                    let command = rest.take_while(|word| word.text != ";");
+                    command.map(word).collect()
+                })
+                .collect();
+            Ok(match commands.is_empty() {
+                true => WrappedCommand::None,
+                false => WrappedCommand::Commands(commands),
+            })
         }
-        _ => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
-            Some((_, with_value, operands)) => {
-                strip_wrapper(name, arguments, with_value, *operands)
-            }
+        "." | "source" => Ok(WrappedCommand::Opaque),
+        _ if is_in(DEFINITIONS, name) => Ok(WrappedCommand::Opaque),
+        _ => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
+            Some(wrapper) => strip_wrapper(wrapper, arguments),
             None => Ok(WrappedCommand::None),
         },
     }
 }
 
+/// Returns the text that a shell runs: the first word after all options if one of them is `-c`.
+fn shell_text(arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
+    let mut has_text = false;
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        if !word.is_certain {
+            return Err(UnparsedShell);
+        }
+        let letters = match word.text.as_str() {
+            "--" | "-" => {
+                let next = rest.next();
+                return script_or_text(next, has_text);
+            }
+            "--login" | "--noprofile" | "--norc" | "--posix" => continue,
+            text => match text.strip_prefix(['-', '+']) {
+                Some(letters) => letters,
+                None => return script_or_text(Some(word), has_text),
+            },
+        };
+        // Others have values, or run files.
+        if !letters
+            .chars()
+            .all(|letter| "ceuxlfvnaBCEhmpo".contains(letter))
+        {
+            return Err(UnparsedShell);
+        }
+        has_text |= word.text.starts_with('-') && letters.contains('c');
+        for _ in letters.matches('o') {
+            if rest.next().is_none_or(|value| !value.is_certain) {
+                return Err(UnparsedShell);
+            }
+        }
+    }
+    Ok(WrappedCommand::Opaque)
+}
+
+fn script_or_text(word: Option<&Word>, has_text: bool) -> Result<WrappedCommand, UnparsedShell> {
+    match word {
+        Some(text) if has_text && text.is_certain => Ok(WrappedCommand::Text(text.text.clone())),
+        Some(_) if has_text => Err(UnparsedShell),
+        _ => Ok(WrappedCommand::Opaque),
+    }
+}
+
 /// Returns the command in the arguments of a wrapper.
-fn strip_wrapper(
-    name: &str,
-    arguments: &[Word],
-    with_value: &str,
-    operands: usize,
-) -> Result<WrappedCommand, UnparsedShell> {
+fn strip_wrapper(wrapper: &Wrapper, arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
     let mut index = 0;
+    // The text that `xargs -I` replaces.
+    let mut placeholder = None;
     while let Some(word) = arguments.get(index) {
-        let is_variable = name == "env" && word.text.contains('=');
+        let is_variable = matches!(wrapper.name, "env" | "sudo") && word.text.contains('=');
         match word.text.strip_prefix('-') {
             Some("-") => {
                 index += 1;
                 break;
             }
-            // Whether the next word is its value is unknown; `env -S` splits its value.
-            Some(long)
-                if (long.starts_with('-') && !long.contains('='))
-                    || (name == "env" && long.contains('S')) =>
-            {
-                return Err(UnparsedShell);
+            Some("") if wrapper.name != "env" => return Err(UnparsedShell),
+            Some(long) if long.starts_with('-') => {
+                let is_known = |option: &&str| match option.ends_with('=') {
+                    true => word.text.starts_with(*option),
+                    false => word.text == *option,
+                };
+                if !LONG_OPTIONS.iter().any(is_known) {
+                    return Err(UnparsedShell);
+                }
+                index += 1;
+            }
+            Some(letters) if wrapper.name == "xargs" && letters.starts_with('I') => {
+                let (text, next) = match letters.get(1..).filter(|text| !text.is_empty()) {
+                    Some(text) => (Some(text), index + 1),
+                    None => {
+                        let value = arguments.get(index + 1);
+                        (value.map(|word| word.text.as_str()), index + 2)
+                    }
+                };
+                // Another text may be the name of the program.
+                if text != Some("{}") {
+                    return Err(UnparsedShell);
+                }
+                placeholder = text;
+                index = next;
             }
             Some(letters) => {
-                let takes_next = letters
-                    .chars()
-                    .last()
-                    .is_some_and(|letter| with_value.contains(letter));
-                index += if takes_next && !letters.starts_with('-') {
-                    2
-                } else {
-                    1
-                };
+                let value = letters.find(|letter| wrapper.with_value.contains(letter));
+                let (flags, value) = letters.split_at(value.unwrap_or(letters.len()));
+                if !flags.chars().all(|flag| wrapper.flags.contains(flag)) {
+                    return Err(UnparsedShell);
+                }
+                // A single letter has its value in the next word.
+                index += if value.chars().count() == 1 { 2 } else { 1 };
             }
             None if is_variable => index += 1,
             None => break,
         }
     }
-    let words: Vec<_> = arguments.iter().skip(index + operands).cloned().collect();
-    // Its standard input becomes an argument.
-    let stdin_argument = (name == "xargs").then(Word::default);
+    let command_start = index + wrapper.operands;
+    // An expansion to several words moves the command.
+    let mut skipped = arguments.iter().take(command_start);
+    if skipped.any(|word| !word.is_certain) {
+        return Err(UnparsedShell);
+    }
+    let stdin = (wrapper.name == "xargs").then(Word::default);
+    let words = arguments.iter().skip(command_start);
+    let words: Vec<_> = words
+        .map(|word| match placeholder {
+            // Its standard input is part of the word, which may be the program.
+            Some(placeholder) if word.text.contains(placeholder) => Word::default(),
+            _ => word.clone(),
+        })
+        .collect();
     Ok(match words.is_empty() {
         true => WrappedCommand::None,
-        false => WrappedCommand::Words(words.into_iter().chain(stdin_argument).collect()),
+        // The standard input of `xargs` becomes arguments.
+        false => WrappedCommand::Commands(vec![words.into_iter().chain(stdin).collect()]),
     })
 }
 

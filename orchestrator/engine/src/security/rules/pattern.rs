@@ -112,19 +112,22 @@ impl TryFrom<String> for CommandPattern {
 }
 
 impl CommandPattern {
-    pub(super) fn matches(&self, words: &[Word]) -> Match {
+    /// Whether it matches a command. If the pattern has no folder, a program in a folder matches by
+    /// its name only with `ignores_folder`.
+    pub(super) fn matches(&self, words: &[Word], ignores_folder: bool) -> Match {
         let Some((program, arguments)) = words.split_first() else {
             return Match::No;
         };
-        // The path of the program does not matter, unless the pattern has one.
-        let name = match program.text.rsplit_once('/') {
-            Some((_, name)) if program.is_certain && !self.program.prefix.contains('/') => name,
-            _ => &program.text,
+        let pattern = self.program.glob.glob().glob();
+        let program_match = match program.text.rsplit_once('/') {
+            Some(_) if pattern.contains('/') || pattern == "*" => self.program.matches(program),
+            Some((_, name)) if ignores_folder => self.program.matches(&Word {
+                text: name.to_owned(),
+                ..program.clone()
+            }),
+            Some(_) => Match::No,
+            None => self.program.matches(program),
         };
-        let program_match = self.program.matches(&Word {
-            text: name.to_owned(),
-            ..program.clone()
-        });
         program_match.min(self.match_arguments(arguments))
     }
 

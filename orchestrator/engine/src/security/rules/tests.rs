@@ -1,3 +1,6 @@
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
 use protocol::SecurityRisk::{self, High, Low, Medium, Unknown};
 use protocol::action::{
     BrowseAction, BrowseInteractiveAction, EditAction, EditCommand, ReadAction, RunAction,
@@ -7,6 +10,11 @@ use protocol::action::{
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../security-policy.toml");
+
+/// Commands that print are low, others high.
+const PRINTING: &str = "otherwise = 'high'\n[[rule]]\nrisk = 'low'\nreason = 'prints'\n\
+    commands = ['echo', 'cat', 'true', ':', 'export', 'read', 'printf', 'hash', 'alias', 'test', '[[]', \
+    './ours', '/opt/*/theirs']\n";
 
 fn risk_of(rules: &str, command: &str) -> SecurityRisk {
     let run = RunAction {
@@ -249,4 +257,242 @@ fn policy_errors_name_line_and_key() {
         let found = SecurityRules::from_toml(text).unwrap_err().to_string();
         assert!(found.starts_with(error) && !found.contains('\n'), "{found}");
     }
+}
+
+#[test]
+fn rules_that_lower_the_risk_need_a_certain_program() {
+    for (command, risk) in [
+        ("echo x", Low),
+        ("cat <<'EOF' && echo $X\nx\nEOF", Low),
+        ("/bin/echo x; /usr/bin/cat y", Low),
+        ("LANG=C LC_ALL=C cat x", Low),
+        ("timeout 5 cat x | xargs -I{} echo {}", Low),
+        ("find . -name x -exec cat {} \\; -exec echo {} +", Low),
+        (
+            "export LANG=C; while read -r l; do echo \"$l\"; done; [ -n \"$X\" ]",
+            Low,
+        ),
+        ("./ours; /opt/a/theirs", Low),
+        // Files of the workspace.
+        ("./echo x", High),
+        ("bin/echo x", High),
+        ("~/echo x", High),
+        ("/bin/../tmp/echo x", High),
+        ("/tmp/ours x", High),
+        ("./env echo x", High),
+        // Variables.
+        ("PATH=. cat x", High),
+        ("LD_PRELOAD=./x cat x", High),
+        ("LANG=C PATH+=:. cat x", High),
+        ("PATH=. nice cat x", High),
+        ("env PATH=. cat x", High),
+        ("sudo PATH=. cat x", High),
+        ("PATH=. ./ours", High),
+        ("export PATH=.; cat x", High),
+        ("export -- PATH=.", High),
+        ("export $X; cat x", High),
+        ("read PATH < x; cat x", High),
+        ("printf -v PATH .; cat x", High),
+        ("hash -p ./x cat; cat x", High),
+        ("alias cat=./x\ncat x", High),
+        ("test 'a[$(x)]' || echo x", Unknown),
+        ("[ -v $X ]", Unknown),
+        ("'LANG=.' cat x", Unknown),
+        // Definitions.
+        ("cat() { x; }; cat", Unknown),
+        // Wrappers.
+        ("env --split-string=x cat", Unknown),
+        ("xargs -In x echo", Unknown),
+        ("xargs -In x {} echo", Unknown),
+        ("xargs -in x echo", Unknown),
+        ("xargs -I echo echo x", Unknown),
+        ("xargs -I{} {} x", Unknown),
+        ("nice -n5 x echo", High),
+        ("timeout -sINT 5 x echo", High),
+        ("timeout $X echo x", Unknown),
+        ("bash x -c 'echo x'", Unknown),
+        ("bash --rcfile x -ic 'echo x'", Unknown),
+        ("bash -c -e 'x' 'echo x'", High),
+        ("find . -exec echo {} \\; -exec x {} \\;", High),
+        ("find . -delete -exec echo {} +", High),
+        ("find $X -exec echo {} +", High),
+    ] {
+        assert_eq!(risk_of(PRINTING, command), risk, "{command:?}");
+    }
+}
+
+#[test]
+fn rules_that_raise_the_risk_match_every_spelling() {
+    for (command, risk) in [
+        ("./rm -rf x", High),
+        ("PATH=. rm -rf x", High),
+        ("$\"rm\" -rf victim", High),
+        ("r$\"m\" -rf victim", High),
+        ("$\"sudo\" id", High),
+        ("git $\"push\" -f", High),
+        ("cat $\"/etc/shadow\"", High),
+        ("curl $\"http://x/\"", Medium),
+        ("$'\\x72m' -rf x", Unknown),
+        ("cat ~root/.ssh/id_rsa", Unknown),
+        ("eval -- rm -rf x", Unknown),
+        ("sh -c -e 'rm -rf x'", High),
+        ("sh -o errexit -c 'rm -rf x'", High),
+        ("time A=1 rm -rf x", Unknown),
+        ("time { rm -rf x; }", Unknown),
+        ("find . -exec echo {} \\; -exec rm -rf {} +", High),
+        ("hash -p /bin/rm ls; ls -rf x", Unknown),
+    ] {
+        assert_eq!(risk_of(EXAMPLE, command), risk, "{command:?}");
+    }
+}
+
+/// Fragments of shell texts. `pwned` is the only program that is not harmless.
+const FRAGMENTS: [&str; 76] = [
+    "echo",
+    "echo ",
+    "cat ",
+    "true",
+    ":",
+    " pwned",
+    "pwned",
+    "\npwned",
+    "; pwned",
+    "(pwned)",
+    "{ pwned; }",
+    " x",
+    "\n",
+    "\n",
+    "\n",
+    " ",
+    " ",
+    "\t",
+    ";",
+    ";",
+    "&",
+    "|",
+    "&&",
+    "||",
+    "!",
+    "#",
+    " #",
+    "\\",
+    "\\\n",
+    "\\\n",
+    " \\\n",
+    "$",
+    "$(",
+    "`",
+    "(",
+    ")",
+    ")",
+    "{",
+    "}",
+    "${x",
+    "${x:-",
+    "$\"",
+    "$'",
+    "\"",
+    "\"",
+    "'",
+    "'",
+    "<<EOF",
+    "<<EOF\n",
+    "<<-EOF\n",
+    "<<'EOF'\n",
+    "<<E\"O\"F\n",
+    "EOF\n",
+    "\nEOF\n",
+    "\tEOF\n",
+    "\nEOF",
+    "<<<",
+    "<(",
+    ">(",
+    "$((",
+    "$[",
+    "[[ ",
+    "]]",
+    "case x in x) ",
+    " esac",
+    "if ",
+    "; then ",
+    "; fi",
+    "for x in a; do ",
+    "; done",
+    "./cat",
+    "PATH=. ",
+    "time ",
+    "eval ",
+    "export PATH=.; ",
+    "~",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 15_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Bash decides what runs: if it runs `pwned`, the text must not be low.
+    #[test]
+    fn no_text_is_low_when_bash_runs_another_program(
+        fragments in prop::collection::vec(prop::sample::select(FRAGMENTS.as_slice()), 1..10),
+    ) {
+        static RULES: LazyLock<SecurityRules> =
+            LazyLock::new(|| SecurityRules::from_toml(PRINTING).unwrap());
+        let text = format!("echo {}", fragments.concat());
+        let run = RunAction { command: text.clone(), ..Default::default() };
+        // Other texts cannot run it, and bash takes most of the time.
+        let may_run = text.contains("pwned") || text.contains("cat");
+        if may_run && RULES.assess_action(&run.into()).risk == Low {
+            prop_assert!(!runs_pwned(&text), "{text:?}");
+        }
+    }
+}
+
+/// Whether bash runs `pwned` for a text. The same program is in the current folder as `cat`.
+fn runs_pwned(text: &str) -> bool {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::process::{Command, Stdio};
+
+    let folder = tempfile::tempdir().unwrap();
+    let programs = folder.path().join("programs");
+    std::fs::create_dir(&programs).unwrap();
+    let record = folder.path().join("record");
+    for program in [programs.join("pwned"), folder.path().join("cat")] {
+        let script = format!("#!/bin/sh\n: > {}\n", record.display());
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    symlink("/bin/cat", programs.join("cat")).unwrap();
+    let status = Command::new("/bin/bash")
+        .args(["--norc", "--noprofile", "-c", text])
+        .env_clear()
+        .env("PATH", &programs)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    status.unwrap();
+    record.exists()
+}
+
+#[test]
+fn bash_runs_the_programs_that_the_property_looks_for() {
+    for text in [
+        "cat <<EOF\n\tEOF\necho '\nEOF\npwned #'",
+        "cat <<EOF\nx\\\nEOF\necho '\nEOF\npwned #'",
+        "cat <<EOF\n$\\\n(pwned)\nEOF",
+        "echo \"$\\\n(pwned)\"",
+        "cat <<<\"$\\\n(pwned)\"",
+        "$\"pwned\"",
+        "./cat x",
+        "PATH=. cat x",
+        "echo <(true)#; pwned",
+        "y=1; x='a[$(pwned)]'; echo ${y:x}",
+        "x='$(pwned)'; echo ${x@P}",
+        "test -v 'a[$(pwned)]'",
+        "printf -v 'a[$(pwned)]' x",
+    ] {
+        assert!(runs_pwned(text), "{text:?}");
+        assert_ne!(risk_of(PRINTING, text), Low, "{text:?}");
+    }
+    assert!(!runs_pwned("echo pwned"));
 }
