@@ -30,12 +30,23 @@ pub struct SshdOptions {
     pub shell: Option<&'static str>,
     /// Size in KiB of a separate file system for the home folder.
     pub home_kib: Option<u32>,
+    /// Refuses to execute programs of that file system.
+    pub noexec_home: bool,
     /// Makes root the owner of the home folder.
     pub locked_home: bool,
     /// Last component of the home folder's path.
     pub home_name: Option<&'static str>,
     /// Output of a replaced program `uname`.
     pub uname: Option<&'static str>,
+}
+
+impl SshdOptions {
+    /// Returns the mount options of the file system for the home folder.
+    fn home_mount(&self) -> Option<String> {
+        let noexec = if self.noexec_home { ",noexec" } else { "" };
+        self.home_kib
+            .map(|kib| format!("size={kib}k,uid={UID},mode=755{noexec}"))
+    }
 }
 
 /// A running server.
@@ -128,7 +139,7 @@ impl Sshd {
             server.port = free.local_addr().unwrap().port();
             drop(free);
             server.write_settings(options);
-            if server.run(options.home_kib) {
+            if server.run(options.home_mount()) {
                 return server;
             }
         }
@@ -159,9 +170,8 @@ impl Sshd {
 
     /// Starts the server. Returns whether it listens according to its log, since another process
     /// may have taken the port.
-    fn run(&self, home_kib: Option<u32>) -> bool {
-        let small = home_kib
-            .map(|kib| format!("mount -t tmpfs -o size={kib}k,uid={UID},mode=755 none \"$3\" &&"));
+    fn run(&self, home_mount: Option<String>) -> bool {
+        let small = home_mount.map(|options| format!("mount -t tmpfs -o {options} none \"$3\" &&"));
         let script = format!(
             "mount --bind \"$1\" /etc/passwd && mount -t tmpfs none /run && mkdir -p /run/sshd && {} \
              exec /usr/sbin/sshd -D -e -f \"$2\"",

@@ -53,6 +53,39 @@ fn doctor_ends_with_130_when_interrupted() {
 }
 
 #[test]
+fn command_ends_after_an_interrupt_when_its_sandbox_is_silent() {
+    let home = Home::new();
+    let mut exec = home.glovebox(&[
+        "exec",
+        "--runtime",
+        "local",
+        "--",
+        "echo started; sleep 1000",
+    ]);
+    let mut exec = exec
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut started = [0; 8];
+    std::io::Read::read_exact(exec.stdout.as_mut().unwrap(), &mut started).unwrap();
+    // As a paused container, or a host that is unreachable.
+    let suspended = home.processes();
+    assert!(!suspended.is_empty());
+    for (id, _) in suspended {
+        let id = Pid::from_raw(id).unwrap();
+        let _ = kill_process(id, Signal::STOP); // may have ended
+    }
+    signal(&exec, Signal::INT);
+    let exec = CompletedRun::from_output(&exec.wait_with_output().unwrap()).expect(130);
+    assert!(
+        exec.stderr.contains("the sandbox does not respond"),
+        "{exec:?}"
+    );
+    home.assert_nothing_runs();
+}
+
+#[test]
 fn omitted_output_is_reported_once_per_command() {
     let home = Home::new();
     let flood = |name: &str| bash(&format!("yes | head -c 30000000; touch {name}"));

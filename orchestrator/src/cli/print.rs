@@ -4,10 +4,13 @@
 //! not an error.
 
 use std::io::{self, IsTerminal, Write};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use protocol::{ConversationId, Event};
 use serde::Serialize;
+use tokio::time::timeout;
 
 use crate::redacted_stderr::RedactedStderr;
 use crate::terminal_text::escape_controls;
@@ -77,6 +80,21 @@ pub(super) fn answer(text: &str) -> io::Result<()> {
 pub(super) fn note(text: &str) {
     // There is nowhere to report another error of standard error.
     let _ = note_lost_reader(RedactedStderr.write_all(text.as_bytes()));
+}
+
+/// Time after which the user reads what is waited for.
+const SILENT_TIME: Duration = Duration::from_secs(2);
+
+/// Runs `work`, and says what it waits for if it takes longer than two seconds.
+pub(super) async fn with_notice<T>(what: &str, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    match timeout(SILENT_TIME, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            note(&format!("[waiting for {what}]\n"));
+            work.await
+        }
+    }
 }
 
 /// Prints an error in one line. It may quote a provider or a sandbox.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use protocol::ConversationId;
 
+use super::print;
 use super::screen::Output;
 use crate::compose::{self, CallMode, Models};
 use crate::config::{Config, Overrides};
@@ -80,7 +81,7 @@ impl RunOptions {
         if self.replay.is_some() {
             Ok(())
         } else {
-            compose::reach_provider(config).await
+            print::with_notice("the provider of the model", compose::reach_provider(config)).await
         }
     }
 

@@ -17,7 +17,8 @@ const SHORT_ID_LENGTH: usize = 12;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-By default, lists the sandboxes of local and, if they are configured or were used, docker, ssh and remote. Warns about a \
+By default, lists the sandboxes of local, of docker if it was used, and of ssh and remote if they are configured; --host \
+names another ssh host. Warns about a \
 runtime that does not respond, and exits with 1. LEFT is the time until a sandbox of `create --ttl` is removed.")]
 pub(super) struct LsArguments {
     /// Print one JSON array.

@@ -8,7 +8,7 @@ use engine::sandbox::{
 
 use super::arguments::RuntimeChoice;
 use super::name::{SandboxName, display_name};
-use crate::cli::{prepare, prepare_existing};
+use crate::cli::{prepare, prepare_existing, print};
 use crate::compose::{self, Lock, StateDir};
 use crate::config::{Config, Overrides};
 use crate::exit::UsageError;
@@ -51,12 +51,8 @@ impl SandboxRuntime {
     /// Finds a sandbox by its full name. `None` if there is none.
     pub(super) async fn find(&self, name: &SandboxName) -> anyhow::Result<Option<SandboxSummary>> {
         let id = name.sandbox()?;
-        Ok(self
-            .provider
-            .list()
-            .await?
-            .into_iter()
-            .find(|summary| summary.sandbox == id))
+        let listed = print::with_notice("the list of sandboxes", self.provider.list()).await?;
+        Ok(listed.into_iter().find(|summary| summary.sandbox == id))
     }
 
     /// Connects to a sandbox. Fails if it is not running.

@@ -125,7 +125,8 @@ impl SandboxRuntimes {
     pub(super) async fn list_by_runtime(
         &self,
     ) -> anyhow::Result<(Vec<RuntimeSandboxes<'_>>, Exit)> {
-        let (lists, mut failures) = self.list_within(LIST_TIMEOUT).await;
+        let lists = self.list_within(LIST_TIMEOUT);
+        let (lists, mut failures) = print::with_notice("the list of sandboxes", lists).await;
         if lists.is_empty() {
             return Err(failures.swap_remove(0).1);
         }
@@ -162,7 +163,8 @@ impl SandboxRuntimes {
         let (mut searched, mut failures) = (Vec::new(), Vec::new());
         for runtime in self.all() {
             let runtime_name = runtime.provider.runtime();
-            match list(runtime, LIST_TIMEOUT).await {
+            let listed = list(runtime, LIST_TIMEOUT);
+            match print::with_notice(&server_of(&runtime.config), listed).await {
                 Ok(sandboxes) => {
                     let sandboxes = remove_expired(runtime, sandboxes).await;
                     if let Some(summary) = find_by_name(&sandboxes, name)? {
