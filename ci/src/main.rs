@@ -8,7 +8,6 @@ mod bench;
 mod budget;
 mod clippy;
 mod command;
-mod comment_width;
 mod cycles;
 mod dependencies;
 mod docs;
