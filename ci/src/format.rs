@@ -1,4 +1,4 @@
-//! Step `format`: checks the output of `cargo fmt` the length of test names and the width of
+//! Step `format`: checks the output of `cargo fmt`, the length of test names and the width of
 //! comments. Never changes a file.
 
 use anyhow::{Result, bail};
