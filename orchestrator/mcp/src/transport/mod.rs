@@ -3,6 +3,7 @@
 //! Each transport provides a stream of messages. If the server is a program, its [`ServerProgram`]
 //! stops it on request or on drop.
 
+mod bounded_client;
 mod host;
 mod http;
 mod sandbox;
@@ -25,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::{McpServer, Transport};
 
+use bounded_client::BoundedClient;
 pub(crate) use host::HostEnvironment;
 use value_limit::ValueLimit;
 
@@ -107,7 +109,10 @@ pub(crate) async fn connect<H: ClientHandler>(
             let client = http::client(remote)?;
             initialize(
                 handler,
-                StreamableHttpClientTransport::with_client(client, http::streamable(remote)),
+                StreamableHttpClientTransport::with_client(
+                    BoundedClient(client),
+                    http::streamable(remote),
+                ),
             )
             .await
         }

@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use engine::errors::format_chain;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
 use futures_util::{Stream, StreamExt as _};
+use protocol::untrusted_json::{self, MAX_VALUES};
 use reqwest::{Client, StatusCode, Url};
 use rmcp::RoleClient;
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
@@ -94,7 +95,7 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     let reader = tokio::spawn(async move {
         while let Some(event) = events.next().await {
             let Some(data) = event.data else { continue };
-            match protocol::untrusted_json::from_str(&data) {
+            match serde_json::from_str(&data) {
                 Ok(message) => {
                     if sender.send(message).await.is_err() {
                         return;
@@ -146,15 +147,21 @@ impl Transport<RoleClient> for SseTransport {
 }
 
 /// Events of a server. The stream ends at the first error, and at an event that exceeds
-/// [`MAX_MESSAGE_BYTES`].
-struct Events {
+/// [`MAX_MESSAGE_BYTES`] or has too many values.
+pub(super) struct Events {
     stream: BoxStream<'static, Result<Sse, sse_stream::Error>>,
     /// Bytes received since the latest event.
     unread: Arc<AtomicUsize>,
 }
 
+/// Whether an event has few enough values to be parsed.
+pub(super) fn is_small(event: &Sse) -> bool {
+    let data = event.data.as_deref().unwrap_or_default();
+    untrusted_json::has_at_most(data.as_bytes(), MAX_VALUES)
+}
+
 impl Events {
-    fn new<E: std::error::Error + Send + Sync + 'static>(
+    pub(super) fn new<E: std::error::Error + Send + Sync + 'static>(
         chunks: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     ) -> Self {
         let unread = Arc::new(AtomicUsize::new(0));
@@ -173,15 +180,21 @@ impl Events {
     async fn next(&mut self) -> Option<Sse> {
         let event = self.stream.next().await?.ok()?;
         self.unread.store(0, Relaxed);
-        Some(event)
+        Some(event).filter(is_small)
+    }
+
+    pub(super) fn into_stream(self) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
+        let events = stream::unfold(self, async |mut events| {
+            let event = events.next().await?;
+            Some((Ok(event), events))
+        });
+        events.boxed()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
-
-    use futures_util::stream;
 
     use super::*;
 

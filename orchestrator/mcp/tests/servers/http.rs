@@ -159,3 +159,39 @@ async fn unreachable_server_is_reported() {
         assert!(!failure.reason.contains("hunter2"), "{failure:?}");
     }
 }
+
+/// The initialization of a server, with an extension of 150,000 objects.
+fn hostile_message() -> String {
+    let values = "{\"\":0},".repeat(150_000);
+    format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":0,\"result\":{{\"protocolVersion\":\"2025-03-26\",\"capabilities\":\
+         {{\"experimental\":{{\"a\":{{\"a\":[{values}0]}}}}}},\"serverInfo\":{{\"name\":\"a\",\"version\":\"1\"}}}}}}"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_with_too_many_values_is_not_parsed() {
+    for (content_type, message) in [
+        ("application/json", hostile_message()),
+        (
+            "text/event-stream",
+            format!("data: {}\n\n", hostile_message()),
+        ),
+    ] {
+        let response = move |_: &str| {
+            format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: {content_type}\r\ncontent-length: {}\r\n\r\n{message}",
+                message.len()
+            )
+        };
+        let hostile = CannedServer::start(response).await;
+        let url = format!("{}/mcp", hostile.url);
+        let servers = servers(vec![server("a", Transport::StreamableHttp(remote(&url)))]);
+        let offer = servers.offer(None).await;
+        assert_eq!(offer.failures.len(), 1, "{content_type}");
+        let reason = &offer.failures[0].reason;
+        if content_type == "application/json" {
+            assert!(reason.contains("more than 100000 values"), "{reason}");
+        }
+    }
+}
