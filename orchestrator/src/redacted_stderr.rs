@@ -14,7 +14,7 @@ use engine::secrets::{Redactor, WeakRedactor};
 use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
 
 use crate::status_terminal;
-use crate::terminal_text::escape_controls;
+use crate::terminal_text::{escape_controls, escape_log_controls};
 
 static REDACTORS: RwLock<Redactors> = RwLock::new(Redactors {
     own: None,
@@ -117,5 +117,24 @@ impl Write for RedactedStderr {
 
     fn flush(&mut self) -> io::Result<()> {
         io::stderr().lock().flush()
+    }
+}
+
+/// Writer of the log. An error may quote a model or a sandbox, whose controls a terminal would act
+/// on when the log is read.
+pub(crate) struct LogStderr;
+
+impl Write for LogStderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let text = String::from_utf8_lossy(bytes);
+        RedactedStderr.write_all(escape_log_controls(&text).as_bytes())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        RedactedStderr.flush()
     }
 }

@@ -22,7 +22,7 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::cli::{self, LogFormat};
 use crate::exit::UsageError;
-use crate::redacted_stderr::RedactedStderr;
+use crate::redacted_stderr::LogStderr;
 
 /// The address of the collector. Without it, no traces are made.
 const ENDPOINT_VARIABLES: [&str; 2] = [
@@ -69,7 +69,7 @@ pub(crate) fn init(level: Option<&str>, format: LogFormat) -> anyhow::Result<Tra
         .unwrap_or_else(cli::default_log_filter);
     // A failed write is not reported to stderr itself, which would panic.
     let log = tracing_subscriber::fmt::layer()
-        .with_writer(|| RedactedStderr)
+        .with_writer(|| LogStderr)
         .log_internal_errors(false);
     let log = match format {
         LogFormat::Text => log.boxed(),

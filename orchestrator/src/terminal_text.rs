@@ -53,6 +53,32 @@ pub(crate) fn escape_controls(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
+/// Escapes the C0 controls of a log line as `\x1b`, except line ends, tabs and the colours of the
+/// log.
+pub(crate) fn escape_log_controls(text: &str) -> Cow<'_, str> {
+    let is_escaped = |character: char| character < ' ' && !matches!(character, '\n' | '\t');
+    if !text.contains(is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for (at, character) in text.char_indices() {
+        if is_escaped(character) && !is_colour(&text[at..]) {
+            escaped.push_str(&format!("\\x{:02x}", u32::from(character)));
+        } else {
+            escaped.push(character);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
+/// Whether a text starts with a sequence that only changes colours and weight.
+fn is_colour(text: &str) -> bool {
+    let digits = text.strip_prefix("\u{1b}[").map(|rest| {
+        rest.trim_start_matches(|character: char| character.is_ascii_digit() || character == ';')
+    });
+    digits.is_some_and(|rest| rest.starts_with('m'))
+}
+
 /// Removes everything that a terminal would interpret. Only printable characters, tabs and line
 /// ends stay. A carriage return before a line end is dropped. Any other one becomes a line end, so
 /// that no text is overwritten.
@@ -126,7 +152,14 @@ fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{escape_controls, for_terminal, visible, visible_line};
+    use super::{escape_controls, escape_log_controls, for_terminal, visible, visible_line};
+
+    #[test]
+    fn log_has_no_controls_but_colours() {
+        let text = "\u{1b}[2;31mERROR\u{1b}[0m a\tb\u{1b}]0;title\u{7} \u{1b}[2J\r\n";
+        let shown = "\u{1b}[2;31mERROR\u{1b}[0m a\tb\\x1b]0;title\\x07 \\x1b[2J\\x0d\n";
+        assert_eq!(escape_log_controls(text), shown);
+    }
 
     #[test]
     fn control_sequences_are_removed_for_the_terminal() {

@@ -1,7 +1,7 @@
 //! The HTTP client of a server whose messages have a bounded number of values.
 //!
-//! rmcp's own client bounds a message by its bytes only, and parses it: one of 16 MB in objects takes
-//! 2.6 GB. It serves here where nothing is parsed.
+//! rmcp's own client bounds a message by its bytes only, and parses it: one of 16 MB in objects
+//! takes 2.6 GB. It serves here where nothing is parsed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
