@@ -1,4 +1,4 @@
-//! JSON from models, tool servers, sandboxes and clients: the number of its values is bounded
+//! JSON from models, tool servers, browsers and clients: the number of its values is bounded
 //! before it is parsed.
 //!
 //! `[],[],…` takes twenty times its length in memory, objects with one member two hundred times,

@@ -158,27 +158,27 @@ impl ConversationRun<'_> {
             auto_continue: !self.options.no_auto_continue,
             network: &compose::network(config.runtime, &config.sandbox),
         };
-        let exit = follower
-            .follow()
-            .await
-            .and_then(|FollowResult { exit, answer }| {
-                let is_answered = has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
-                if is_answered && output == Output::Transcript {
-                    print::answer(answer.as_deref().unwrap_or_default())?;
-                }
-                Ok(exit)
-            });
+        // Until the end, so that no interrupt is lost or counted twice.
+        let mut interrupts = Interrupts::listen()?;
+        let exit =
+            follower
+                .follow(&mut interrupts)
+                .await
+                .and_then(|FollowResult { exit, answer }| {
+                    let is_answered = has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
+                    if is_answered && output == Output::Transcript {
+                        print::answer(answer.as_deref().unwrap_or_default())?;
+                    }
+                    Ok(exit)
+                });
         let changes = match exit {
             Ok(Exit::Interrupted) | Err(_) => String::new(),
             Ok(_) if output == Output::Transcript => {
                 let described = changed_files::describe(conversations, id);
-                match Interrupts::listen() {
-                    Ok(mut interrupts) => interrupts
-                        .unless_interrupted(described)
-                        .await
-                        .unwrap_or_default(),
-                    Err(_) => String::new(),
-                }
+                interrupts
+                    .unless_interrupted(described)
+                    .await
+                    .unwrap_or_default()
             }
             Ok(_) => String::new(),
         };
@@ -187,8 +187,6 @@ impl ConversationRun<'_> {
             _ => CloseReason::AtRest,
         };
         let is_interrupted = reason == CloseReason::Interrupted;
-        // The follower's interrupts have ended with it.
-        let _interrupts = Interrupts::listen();
         let closed = conversations.close(id, reason).await;
         let exit = match (&closed, exit) {
             (Ok(closed), Ok(exit)) => {

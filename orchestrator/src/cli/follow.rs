@@ -51,20 +51,20 @@ pub(super) struct FollowResult {
 }
 
 /// The user's terminal.
-struct Terminal {
+struct Terminal<'a> {
     screen: Screen,
     /// `None` if no user is at the terminal.
     prompt: Option<TerminalPrompt>,
-    interrupts: Interrupts,
+    interrupts: &'a mut Interrupts,
     /// End of the grace period of a conversation that is being stopped.
     deadline: Option<Instant>,
 }
 
 impl TerminalFollower<'_> {
     /// Shows the conversation until it is at rest. It stays open.
-    pub(super) async fn follow(self) -> anyhow::Result<FollowResult> {
+    pub(super) async fn follow(self, interrupts: &mut Interrupts) -> anyhow::Result<FollowResult> {
         let mut terminal = Terminal {
-            interrupts: Interrupts::listen()?,
+            interrupts,
             screen: Screen::new(self.output),
             prompt: TerminalPrompt::at_terminal(self.output),
             deadline: None,
@@ -84,7 +84,7 @@ impl TerminalFollower<'_> {
     async fn follow_to_exit(
         &self,
         follower: &mut Follower,
-        terminal: &mut Terminal,
+        terminal: &mut Terminal<'_>,
     ) -> anyhow::Result<Exit> {
         terminal.screen.register_agents(&follower.state());
         terminal.screen.set_status("creating the sandbox");
@@ -145,7 +145,7 @@ impl TerminalFollower<'_> {
     }
 }
 
-impl Terminal {
+impl Terminal<'_> {
     fn stop(&mut self, follower: &mut Follower) -> anyhow::Result<()> {
         follower.stop()?;
         self.deadline = Some(Instant::now() + STOP_GRACE_PERIOD);

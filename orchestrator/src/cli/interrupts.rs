@@ -14,22 +14,21 @@ use crate::terminal_input::discard_typed_input;
 pub(super) const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// Time after an interrupt until the user reads why the program has not ended.
-const SILENT_TIME: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Time for an interrupted command to end, which includes the removal of its sandbox.
-const END_TIME: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time for a command to end after the second interrupt.
-const SECOND_END_TIME: Duration = Duration::from_secs(2);
+const SECOND_END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Time to show that the program exits.
-const SHOWING_TIME: Duration = Duration::from_millis(100);
+const EXIT_DELAY: Duration = Duration::from_millis(100);
 
-const STILL_STOPPING: &str =
-    "glovebox: still stopping, and removing the sandbox; interrupt again to exit immediately\n";
+const STILL_STOPPING: &str = "glovebox: still stopping; interrupt again to exit immediately\n";
 
 const GIVEN_UP: &str =
-    "the sandbox does not respond: `glovebox sandbox prune` removes what is left";
+    "not ended in time: `glovebox sandbox ls` and `glovebox sandbox prune` find what is left";
 
 /// Stream of interrupts.
 pub(super) struct Interrupts {
@@ -50,13 +49,13 @@ pub(super) enum Hangup {
     Ignored,
 }
 
-/// What ends after interrupts.
+/// How long the program may take to end after the first interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Program {
-    /// A command, which ends within [`END_TIME`].
-    Command,
-    /// A server, which waits for its clients' work until the second interrupt.
-    Server,
+enum ListenerKind {
+    /// [`END_TIMEOUT`].
+    Bounded,
+    /// Until the second interrupt.
+    Unbounded,
 }
 
 struct Signals {
@@ -71,23 +70,21 @@ impl Interrupts {
     /// Listens for a command. It ends at the latest half a minute after an interrupt, even if a
     /// sandbox does not respond.
     pub(super) fn listen() -> std::io::Result<Self> {
-        Self::listen_for(Program::Command, Hangup::Interrupts)
+        Self::listen_for(ListenerKind::Bounded, Hangup::Interrupts)
     }
 
-    /// Listens for a server, which may take longer to end.
-    pub(super) fn listen_for_server(hangup: Hangup) -> std::io::Result<Self> {
-        Self::listen_for(Program::Server, hangup)
+    /// Listens for a server or another program that may take longer to end.
+    pub(super) fn listen_unbounded(hangup: Hangup) -> std::io::Result<Self> {
+        Self::listen_for(ListenerKind::Unbounded, hangup)
     }
 
-    fn listen_for(program: Program, hangup: Hangup) -> std::io::Result<Self> {
+    fn listen_for(kind: ListenerKind, hangup: Hangup) -> std::io::Result<Self> {
         // One listener: a signal that arrives while a second one is created would not reach it.
         let signals = Signals::listen(hangup)?;
         let (count, received) = watch::channel(0);
         Ok(Self {
             received,
-            _listener: AbortOnDropHandle::new(tokio::spawn(count_interrupts(
-                program, signals, count,
-            ))),
+            _listener: AbortOnDropHandle::new(tokio::spawn(count_interrupts(kind, signals, count))),
         })
     }
 
@@ -127,29 +124,29 @@ impl InterruptObserver {
 /// Counts interrupts. Exits if the program does not end in time, or at the third: a pipe that is
 /// not read blocks the task that writes to it, which then handles no interrupt, and a sandbox may
 /// not respond.
-async fn count_interrupts(program: Program, mut signals: Signals, count: watch::Sender<u32>) {
+async fn count_interrupts(kind: ListenerKind, mut signals: Signals, count: watch::Sender<u32>) {
     signals.next().await;
     count.send_modify(|count| *count += 1);
     let second = async {
         signals.next().await;
         count.send_modify(|count| *count += 1);
-        let limit = match program {
-            Program::Command => SECOND_END_TIME,
-            Program::Server => STOP_GRACE_PERIOD,
+        let limit = match kind {
+            ListenerKind::Bounded => SECOND_END_TIMEOUT,
+            ListenerKind::Unbounded => STOP_GRACE_PERIOD,
         };
         let _ = tokio::time::timeout(limit, signals.next()).await;
     };
     let overdue = async {
-        tokio::time::sleep(SILENT_TIME).await;
+        tokio::time::sleep(NOTICE_DELAY).await;
         // On another thread, because standard error may be a pipe that is not read.
         tokio::task::spawn_blocking(|| print::note(STILL_STOPPING));
-        tokio::time::sleep(END_TIME).await;
+        tokio::time::sleep(END_TIMEOUT).await;
         tokio::task::spawn_blocking(|| print::error(GIVEN_UP));
-        tokio::time::sleep(SHOWING_TIME).await;
+        tokio::time::sleep(EXIT_DELAY).await;
     };
     tokio::select! {
         () = second => {}
-        () = overdue, if program == Program::Command => {}
+        () = overdue, if kind == ListenerKind::Bounded => {}
     }
     discard_typed_input();
     std::process::exit(INTERRUPTED.into());

@@ -83,12 +83,12 @@ pub(super) fn note(text: &str) {
 }
 
 /// Time after which the user reads what is waited for.
-const SILENT_TIME: Duration = Duration::from_secs(2);
+const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Runs `work`, and says what it waits for if it takes longer than two seconds.
 pub(super) async fn with_notice<T>(what: &str, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
-    match timeout(SILENT_TIME, &mut work).await {
+    match timeout(NOTICE_DELAY, &mut work).await {
         Ok(done) => done,
         Err(_) => {
             note(&format!("[waiting for {what}]\n"));

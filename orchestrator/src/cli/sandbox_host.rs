@@ -97,7 +97,7 @@ pub(super) async fn run(
         default_image: config.sandbox.image.clone(),
         ..SandboxHostConfig::new(keys(arguments.keys.as_deref())?)
     };
-    let mut interrupts = Interrupts::listen_for_server(Hangup::Interrupts)?;
+    let mut interrupts = Interrupts::listen_unbounded(Hangup::Interrupts)?;
     let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
     let provider = compose::provider_with_warm_pool(&config, &state_dir, config.sandbox.warm_pool)?;
     let listener = TcpListener::bind(arguments.listen).await;

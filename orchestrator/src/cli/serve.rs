@@ -224,7 +224,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     } else {
         Hangup::Interrupts
     };
-    let interrupts = Interrupts::listen_for_server(hangup)?;
+    let interrupts = Interrupts::listen_unbounded(hangup)?;
     let pool_stores = stores.clone();
     let metrics = Metrics::new(
         configs.models().iter().cloned(),

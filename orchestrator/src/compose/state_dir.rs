@@ -331,7 +331,6 @@ fn is_still_at(file: &File, path: &Path) -> bool {
     matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(current)) if opened == current)
 }
 
-/// Returns the error of a state folder that the user has to correct. A full disk is none.
 /// Adds what the user can do about event logs that cannot be opened.
 fn with_next_step(error: OpenError) -> anyhow::Error {
     let next = match &error {
@@ -344,6 +343,7 @@ fn with_next_step(error: OpenError) -> anyhow::Error {
     anyhow::anyhow!("cannot open the event logs: {}{next}", format_chain(&error))
 }
 
+/// Returns the error of a state folder that the user has to correct. A full disk is none.
 fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
     match error
         .downcast_ref::<std::io::Error>()

@@ -14,7 +14,7 @@ use super::mcp;
 use super::runtime::Runtime;
 use super::sandbox::UnknownHostPolicy;
 
-/// What the user can do about a file that cannot be read. The one of the current folder is read by
+/// Returns the next step for a file that cannot be read. The file of the current folder is read by
 /// its name alone.
 fn next_step(path: &Path, error: &std::io::Error) -> String {
     match std::env::current_dir() {

@@ -72,7 +72,7 @@ async fn logins_that_the_server_drops_are_tried_again() {
     let Some(backend) = SshBackend::with(&options) else {
         return;
     };
-    let logins = (0..10).map(|_| log_in(config_of(&backend)));
+    let logins = (0..5).map(|_| log_in(config_of(&backend)));
     for login in futures_util::future::join_all(logins).await {
         login.unwrap();
     }

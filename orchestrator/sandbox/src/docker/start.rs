@@ -371,7 +371,7 @@ async fn create_replacing(
         match created.await {
             // The name is in use. A check in advance would cost every start a round trip.
             Err(error) if status(&error) == Some(409) && Instant::now() < deadline => {
-                tracing::info!(%sandbox, "removing the container that is left from before");
+                tracing::debug!(%sandbox, "removing the container that is left from before");
                 // An error shows up again in the next request. The engine may be removing it
                 // already, and then returns before its name is free.
                 let _ = engine.remove(sandbox.as_str()).await;

@@ -22,8 +22,8 @@ pub(super) enum SshError {
     Dropped { destination: String },
     /// A command did not end, although the connection is fine.
     #[error(
-        "{destination}: a command took longer than {seconds} s; the start-up files of the account there may hang: \
-         try `ssh {destination} true`"
+        "{destination}: a command took longer than {seconds} s; the start-up files of the account there may hang, \
+         or the connection: try `ssh ssh://{destination} true`"
     )]
     CommandTimedOut { destination: String, seconds: u64 },
     /// A retry cannot succeed until the user changes keys, configuration or the remote host.

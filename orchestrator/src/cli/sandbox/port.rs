@@ -1,6 +1,7 @@
 //! `glovebox sandbox port`: forwards ports of this machine to ports inside, through the connection
 //! to the action server.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -123,19 +124,23 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
 
 /// Returns a name of this machine for the sandbox alone. Browsers would send the cookies of other
 /// programs of this machine to `127.0.0.1`, among them sessions of `glovebox serve`. The prefix
-/// keeps it apart from the names that the server has: `glovebox.localhost` and those of ports.
+/// keeps it apart from the names that the server has: `glovebox.localhost`, and one for each port.
 fn browser_host(sandbox: &str) -> String {
-    const PREFIX: &str = "sandbox-";
-    const MAX_LABEL_LENGTH: usize = 63;
-    let label = sandbox
+    const MAX_NAME_LENGTH: usize = 40;
+    let label: String = sandbox
         .to_ascii_lowercase()
-        .replace(|char: char| !char.is_ascii_alphanumeric(), "-");
-    let label = label
         .chars()
-        .take(MAX_LABEL_LENGTH - PREFIX.len())
-        .collect::<String>();
-    let label = format!("{PREFIX}{}", label.trim_matches('-'));
-    format!("{}.localhost", label.trim_end_matches('-'))
+        .filter(|char| char.is_ascii_alphanumeric() || *char == '-')
+        .take(MAX_NAME_LENGTH)
+        .collect();
+    let label = label.trim_matches('-');
+    if label == sandbox {
+        return format!("sandbox-{label}.localhost");
+    }
+    // Another name may have the same letters.
+    let mut hasher = DefaultHasher::new();
+    sandbox.hash(&mut hasher);
+    format!("sandbox-{label}-{:016x}.localhost", hasher.finish())
 }
 
 /// Forwards until the sandbox is lost, which is an error.
@@ -242,14 +247,25 @@ mod tests {
 
     #[test]
     fn sandbox_has_a_host_of_its_own_in_browsers() {
-        for (name, host) in [
-            ("box", "sandbox-box.localhost"),
-            ("Glovebox", "sandbox-glovebox.localhost"),
-            ("My_box.2", "sandbox-my-box-2.localhost"),
-            ("-é-", "sandbox.localhost"),
-        ] {
-            assert_eq!(browser_host(name), host);
-        }
+        assert_eq!(browser_host("box"), "sandbox-box.localhost");
+        assert_eq!(browser_host("my-box-2"), "sandbox-my-box-2.localhost");
+        let names = [
+            "my_box", "my-box", "My-Box", "mybox", "Glovebox", "glovebox", "-é-", "-",
+        ];
+        let long = ["a", "b"].map(|end| format!("{}{end}", "x".repeat(60)));
+        let hosts = names
+            .map(browser_host)
+            .into_iter()
+            .chain(long.map(|name| browser_host(&name)));
+        let mut hosts: Vec<String> = hosts.collect();
+        assert!(
+            hosts
+                .iter()
+                .all(|host| host.len() <= 63 + ".localhost".len())
+        );
+        hosts.sort();
+        hosts.dedup();
+        assert_eq!(hosts.len(), names.len() + 2, "{hosts:?}");
     }
 
     #[test]

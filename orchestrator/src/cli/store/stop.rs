@@ -8,7 +8,7 @@ use protocol::Event;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::cli::interrupts::Interrupts;
+use crate::cli::interrupts::{Hangup, Interrupts};
 
 /// Whether an interrupt has arrived. Listens in a task of its own, because writing a file blocks.
 pub(super) struct StopSignal {
@@ -23,7 +23,7 @@ pub(super) struct Interrupted;
 
 impl StopSignal {
     pub(super) fn listen() -> io::Result<Self> {
-        let mut interrupts = Interrupts::listen()?;
+        let mut interrupts = Interrupts::listen_unbounded(Hangup::Interrupts)?;
         let token = CancellationToken::new();
         let stopped = token.clone();
         let listener = tokio::spawn(async move {

@@ -20,8 +20,8 @@ pub struct Schedule {
     pub actions: BTreeMap<EventId, ScheduledWork>,
     /// Search for a title. `None` if none was requested, or if it has ended.
     pub title: Option<TitleSearch>,
-    /// Tools of tool servers that the user has approved for the rest of the conversation. A name
-    /// means the same tool in one process only: in the next one, it may be that of another server.
+    /// Tools of tool servers of which the user has approved every call. In another process, the
+    /// name may belong to another server.
     pub approved_tools: BTreeSet<String>,
 }
 

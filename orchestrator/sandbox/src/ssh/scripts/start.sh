@@ -9,9 +9,8 @@ request_file() {
     exit 0;
 };
 test -x "$file" || {
-    # It is executable when it is installed.
-    if test -f "$file"; then reply noexec "$root/bin"; exit 0; fi;
-    request_file;
+    chmod u+x "$file" 2>/dev/null || request_file;
+    test -x "$file" || { reply noexec "$root/bin"; exit 0; };
 };
 remove_existing;
 if test -n "$work"; then
