@@ -152,7 +152,7 @@ fn object(step: &CompletedStep) -> Value {
     match &step.result {
         Ok(notes) => (object["outcome"], object["notes"]) = ("passed".into(), json!(notes)),
         Err(error) => {
-            (object["outcome"], object["error"]) = ("failed".into(), format!("{error:#}").into())
+            (object["outcome"], object["error"]) = ("failed".into(), format!("{error:#}").into());
         }
     }
     object

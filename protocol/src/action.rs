@@ -554,10 +554,10 @@ impl Action {
     pub fn await_confirmation(&mut self) {
         match self {
             Self::Run(action) => {
-                action.confirmation_state = ConfirmationState::AwaitingConfirmation
+                action.confirmation_state = ConfirmationState::AwaitingConfirmation;
             }
             Self::RunIpython(action) => {
-                action.confirmation_state = ConfirmationState::AwaitingConfirmation
+                action.confirmation_state = ConfirmationState::AwaitingConfirmation;
             }
             _ => {}
         }

@@ -182,7 +182,7 @@ impl Home {
     pub fn set_state_modes(&self, file: u32, folder: u32) {
         let state_dir = self.path().join(".glovebox");
         let set = |path: &Path, mode| {
-            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap()
+            std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
         };
         let entries = state_dir
             .read_dir()

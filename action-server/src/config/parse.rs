@@ -213,7 +213,7 @@ fn v0(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
             Long("plugins" | "browsergym-eval-env") => parser.values()?.for_each(drop),
             Long("enable-browser" | "no-enable-browser") => {}
             Long("username") => {
-                username = Some(value(parser, "--username", |text| Ok(text.to_owned()))?)
+                username = Some(value(parser, "--username", |text| Ok(text.to_owned()))?);
             }
             Long("user-id") => user_id = Some(value(parser, "--user-id", number)?),
             Long("no-change-timeout") => {
@@ -276,7 +276,7 @@ fn dial(parser: &mut Parser) -> Result<ProgramCommand, ParseError> {
         match argument {
             Long("socket") => socket = Some(path(parser, "--socket")?),
             Long("server-pid") => {
-                server = Some(Pid::from_raw(value(parser, "--server-pid", number)?))
+                server = Some(Pid::from_raw(value(parser, "--server-pid", number)?));
             }
             Long("help") | Short('h') => return Err(ParseError::Help),
             other => return Err(other.unexpected().into()),

@@ -35,7 +35,7 @@ pub(crate) fn rename(
     match renamed(from, to, is_over) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
-            across(from, to, is_over, &metadata)?
+            across(from, to, is_over, &metadata)?;
         }
         Err(error) => return Err(to_file_error(from, to, error)),
     }

@@ -308,7 +308,7 @@ impl Session {
             } => {
                 match (ended, running) {
                     (Some(status), Some(running)) => {
-                        running.end(CommandOutcome::Completed { status })
+                        running.end(CommandOutcome::Completed { status });
                     }
                     (None, Some(running)) if is_lost => running.restart(),
                     _ => {}

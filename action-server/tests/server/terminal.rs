@@ -100,7 +100,7 @@ impl TerminalStream {
             }
             match self.next().await {
                 Some(TerminalOutput::Output(bytes)) => {
-                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes));
                 }
                 other => panic!("{other:?} before {text:?} in {:?}", self.shown),
             }
@@ -111,7 +111,7 @@ impl TerminalStream {
         loop {
             match self.next().await {
                 Some(TerminalOutput::Output(bytes)) => {
-                    self.shown.push_str(&String::from_utf8_lossy(&bytes))
+                    self.shown.push_str(&String::from_utf8_lossy(&bytes));
                 }
                 Some(TerminalOutput::Exit(exit)) => {
                     assert_eq!(self.next().await, None, "the exit is the last");

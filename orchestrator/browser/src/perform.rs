@@ -72,7 +72,7 @@ impl Browser {
                 // It may be navigating to another page.
                 Ok(_) | Err(BrowserError::Refused(_)) => return Ok(()),
                 Err(BrowserError::Timeout) => {
-                    self.notify("Runtime.terminateExecution", json!({}))?
+                    self.notify("Runtime.terminateExecution", json!({}))?;
                 }
                 Err(BrowserError::Crashed) => break,
                 Err(error @ (BrowserError::Gone(_) | BrowserError::Unresponsive)) => {

@@ -345,7 +345,7 @@ fn track_answer(event: &Event, answer: &mut Option<String>) {
         (EventSource::User, EventBody::Action(Action::Message(_))) => *answer = None,
         (_, EventBody::Action(Action::Message(message))) => *answer = Some(message.content.clone()),
         (_, EventBody::Action(Action::Finish(finish))) => {
-            *answer = Some(finish.final_thought.clone())
+            *answer = Some(finish.final_thought.clone());
         }
         // The agent continued after its message.
         (EventSource::Agent, EventBody::Action(_)) => *answer = None,

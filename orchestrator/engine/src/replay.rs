@@ -74,7 +74,7 @@ impl Trajectory {
                         .push((trajectory.actions.len(), message.clone()));
                 }
                 (EventSource::Agent, _) if cancelled.contains(&event.id) => {
-                    trajectory.cancelled += 1
+                    trajectory.cancelled += 1;
                 }
                 (EventSource::Agent, action) if is_repeatable(action) => {
                     let observation = results.get(&event.id).copied();

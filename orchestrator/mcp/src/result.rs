@@ -102,7 +102,7 @@ impl ResultContent {
                 _ => self.line(UNKNOWN),
             },
             ContentBlock::ResourceLink(link) => {
-                self.line(&format!("[resource {}: {}]", link.uri, link.name))
+                self.line(&format!("[resource {}: {}]", link.uri, link.name));
             }
             _ => self.line(UNKNOWN),
         }

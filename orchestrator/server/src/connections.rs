@@ -186,7 +186,7 @@ async fn serve_encrypted(
                 },
                 shutdown,
             )
-            .await
+            .await;
         }
         // Not a warning: any client can cause it.
         Err(error) => tracing::debug!(%error, %address, "a TLS handshake failed"),

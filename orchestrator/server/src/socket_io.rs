@@ -599,7 +599,7 @@ async fn send(socket: &SocketRef, message: &RawValue) -> bool {
         match socket.emit("oh_event", message) {
             Ok(()) => return true,
             Err(SendError::Socket(SocketError::InternalChannelFull)) => {
-                sleep(QUEUE_RETRY_DELAY).await
+                sleep(QUEUE_RETRY_DELAY).await;
             }
             Err(_) => return false,
         }

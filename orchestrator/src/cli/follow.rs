@@ -178,7 +178,7 @@ impl Terminal<'_> {
         if state.agent_state == AgentState::AwaitingUserInput {
             match self
                 .screen
-                .without_status(prompt.ask_instruction(&mut self.interrupts))
+                .without_status(prompt.ask_instruction(self.interrupts))
                 .await
             {
                 Instruction::Message(content) => follower.send_message(&content)?,
@@ -194,7 +194,7 @@ impl Terminal<'_> {
             describe_asked(state, network),
             approval::describe_similar(&pending.to_action()),
         );
-        let deciding = prompt.ask_decision(&description, similar, &mut self.interrupts);
+        let deciding = prompt.ask_decision(&description, similar, self.interrupts);
         match self.screen.without_status(deciding).await {
             Answer::Decision(decision) => follower.decide(pending.action, decision)?,
             Answer::Stop => self.stop(follower)?,

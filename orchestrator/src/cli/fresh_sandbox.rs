@@ -97,7 +97,7 @@ pub(super) async fn create_unless_interrupted(
         screen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .show_start(&progress)
+            .show_start(&progress);
     };
     tokio::select! {
         created = provider.create(spec, &on_progress) => Ok(Some(created?)),

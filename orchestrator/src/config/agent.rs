@@ -198,7 +198,7 @@ pub(super) fn resolve_delegates(config: &mut Config) {
         match (&mut agent.definition, delegates) {
             (Ok(definition), Ok(delegates)) => definition.delegates = delegates,
             (definition @ Ok(_), Err(error)) => {
-                *definition = Err(format!("agent.delegates: {error}"))
+                *definition = Err(format!("agent.delegates: {error}"));
             }
             (Err(_), _) => {}
         }

@@ -169,7 +169,7 @@ impl Lookup {
             (true, Base::Folder) => return Err(leads_out()),
             (true, Base::Machine) => {
                 self.folders
-                    .push(openat(folder, "..", ON_THE_WAY, Mode::empty())?)
+                    .push(openat(folder, "..", ON_THE_WAY, Mode::empty())?);
             }
         }
         Ok(())

@@ -397,7 +397,7 @@ fn merge(from: &Folder, into: &Folder) -> io::Result<()> {
     for name in from.names()? {
         match (from.find(&name)?, into.find(&name)?) {
             (FolderEntry::Folder, FolderEntry::Folder) => {
-                merge(&from.folder(&name)?, &into.folder(&name)?)?
+                merge(&from.folder(&name)?, &into.folder(&name)?)?;
             }
             _ => from.move_to(&name, into)?,
         }

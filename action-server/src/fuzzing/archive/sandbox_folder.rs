@@ -124,7 +124,7 @@ impl SandboxFolder {
             };
             match &entry.content {
                 EntryContent::File(_) => {
-                    files.push(fs::symlink_metadata(target.join(below)).unwrap())
+                    files.push(fs::symlink_metadata(target.join(below)).unwrap());
                 }
                 // With the existing link out, a link to it leads out too.
                 EntryContent::Link(_) if !self.has_link_out => {

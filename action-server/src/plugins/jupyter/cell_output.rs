@@ -94,7 +94,7 @@ mod tests {
             let received = Arc::new(Mutex::new(Vec::new()));
             let sink = Arc::clone(&received);
             let mut shown = CellOutput::new(Box::new(move |bytes| {
-                sink.lock().unwrap().extend_from_slice(bytes)
+                sink.lock().unwrap().extend_from_slice(bytes);
             }));
             shown.mark = "\0mark\n".to_owned();
             bytes.chunks(size).for_each(|chunk| shown.push(chunk));

@@ -98,7 +98,7 @@ impl Jupyter {
                 notes += &format!("\n[Execution timed out{before_start} ({seconds:?} seconds).]");
             }
             Some(Interruption::Cancelled) => {
-                notes += &format!("\n[The cell was cancelled{before_start}.]")
+                notes += &format!("\n[The cell was cancelled{before_start}.]");
             }
             None => {}
         }

@@ -74,7 +74,7 @@ impl FileCollector {
             let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => {
-                    self.folder(&entry.path(), &format!("{name}/"), depth + 1)?
+                    self.folder(&entry.path(), &format!("{name}/"), depth + 1)?;
                 }
                 Ok(_) => self.file(entry.path(), name)?,
                 Err(_) => {}

@@ -86,7 +86,7 @@ impl EventStream {
         };
         match conversations.follow(&self.id, options).await {
             Ok(follower) if !follower.is_closed() => {
-                self.source = Source::Follower(Box::new(follower))
+                self.source = Source::Follower(Box::new(follower));
             }
             Ok(_) | Err(ConversationsError::NotRunning(_)) => {
                 conversations.event_count(&self.id).await?;

@@ -118,7 +118,7 @@ impl StuckDetector {
                 *self = Self::default();
             }
             (EventBody::Action(Action::Condensation(_)), _) => {
-                self.push(event.id, TurnKind::Condensation)
+                self.push(event.id, TurnKind::Condensation);
             }
             (EventBody::Action(action), EventSource::Agent) => self.act(event.id, action),
             (EventBody::Observation(observation), _) => self.observe(event, observation),

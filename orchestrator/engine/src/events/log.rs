@@ -220,7 +220,7 @@ mod tests {
         let (log, _) = EventLog::open(store, "c".parse().unwrap()).await.unwrap();
         let mut reader = log.cursor(EventId::FIRST);
         let (events, ()) = tokio::join!(reader.next(), async {
-            drop(log.append(vec![event(0)]).await.unwrap())
+            drop(log.append(vec![event(0)]).await.unwrap());
         });
         assert_eq!(events.unwrap(), [Arc::new(event(0))]);
     }

@@ -114,7 +114,7 @@ impl OverviewChange {
         match &event.body {
             EventBody::Record(Record::ConversationStarted(started)) => self.apply_settings(started),
             EventBody::Record(Record::ConversationTitled(titled)) => {
-                self.apply_title(&titled.title)
+                self.apply_title(&titled.title);
             }
             EventBody::Action(Action::Message(message)) if event.source == EventSource::User => {
                 self.apply_user_message(message);

@@ -54,7 +54,7 @@ pub async fn sweep_snapshots<F: Future<Output = bool>>(
             Ok(()) => removed.push(image),
             Err(SandboxError::InUse { .. }) => {}
             Err(error) => {
-                tracing::warn!(image, %error, "cannot remove a snapshot that no fork uses")
+                tracing::warn!(image, %error, "cannot remove a snapshot that no fork uses");
             }
         }
     }

@@ -279,7 +279,7 @@ impl View {
                 self.offered_tools = Arc::new(Tool::all_from_stored(system).collect());
             }
             EventBody::Action(Action::Condensation(condensation)) => {
-                self.condense(event, condensation)
+                self.condense(event, condensation);
             }
             EventBody::Action(Action::CondensationRequest(_)) => {
                 self.is_condensation_requested = true;

@@ -96,10 +96,10 @@ impl Bitbucket {
                 found.sort_by(|one, other| other.updated_on.cmp(&one.updated_on));
             }
             RepositorySort::Created => {
-                found.sort_by(|one, other| other.created_on.cmp(&one.created_on))
+                found.sort_by(|one, other| other.created_on.cmp(&one.created_on));
             }
             RepositorySort::FullName => {
-                found.sort_by(|one, other| one.full_name.cmp(&other.full_name))
+                found.sort_by(|one, other| one.full_name.cmp(&other.full_name));
             }
         }
         Ok(found

@@ -195,7 +195,7 @@ mod tests {
         let expected = json!({ "model": "claude-x", "stream": true, "max_tokens": 32_000, "temperature": 0.0 });
         assert_eq!(sent(&parameters(|_| ())), expected);
         let old = sent(&parameters(|config| {
-            config.model = "anthropic/claude-3-5-haiku".into()
+            config.model = "anthropic/claude-3-5-haiku".into();
         }));
         assert_eq!(old["max_tokens"], 8192);
         assert_eq!(

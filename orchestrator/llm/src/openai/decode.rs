@@ -28,7 +28,7 @@ pub(super) fn decode(mut body: Value) -> Result<Decoded, DecodeError> {
     }
     match message.get_mut("tool_calls") {
         Some(Value::Array(calls)) if !calls.is_empty() => {
-            calls.iter_mut().for_each(convert_arguments)
+            calls.iter_mut().for_each(convert_arguments);
         }
         _ => drop(message.remove("tool_calls")),
     }

@@ -27,7 +27,7 @@ impl StreamFold for ResponsesFold {
         let index = |name| event.get(name).and_then(Value::as_u64);
         match text(&event, "type") {
             "response.output_text.delta" | "response.refusal.delta" => {
-                progress.text(text(&event, "delta"))
+                progress.text(text(&event, "delta"));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 progress.reasoning(text(&event, "delta"));

@@ -320,7 +320,7 @@ impl Simulation {
                 match state.agent_state {
                     // Some commands end only by a stop.
                     _ if state.has_pending_actions() && second % 30 == 29 => {
-                        conversation.stop().unwrap()
+                        conversation.stop().unwrap();
                     }
                     AgentState::Finished if !state.has_pending_actions() => return,
                     AgentState::AwaitingUserConfirmation => conversation.confirm(None).unwrap(),
@@ -328,7 +328,7 @@ impl Simulation {
                         conversation.resume(options).unwrap();
                     }
                     AgentState::AwaitingUserInput => {
-                        conversation.send_message(message("finish")).unwrap()
+                        conversation.send_message(message("finish")).unwrap();
                     }
                     _ => {}
                 }

@@ -102,7 +102,7 @@ pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
                     }
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "an MCP server sent an event that is not a message")
+                    tracing::debug!(%error, "an MCP server sent an event that is not a message");
                 }
             }
         }

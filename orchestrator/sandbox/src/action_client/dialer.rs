@@ -129,7 +129,7 @@ impl Dialer {
                 }
                 // An engine that restarts accepts connections before it responds.
                 Err(_elapsed) if is_unknown && may_be_unknown() => {
-                    deadline = Instant::now() + timeout
+                    deadline = Instant::now() + timeout;
                 }
                 Err(_elapsed) => {
                     return Err(DialError::Timeout {

@@ -186,7 +186,7 @@ impl AvailableKeys {
                 }
                 KeyFile::Usable(key) => from_files.push(CandidateKey::File(path.clone(), key)),
                 KeyFile::Public(key) if is_held(&key) => {
-                    keys.candidates.push(CandidateKey::Agent(*key))
+                    keys.candidates.push(CandidateKey::Agent(*key));
                 }
                 KeyFile::Public(_) => {
                     let path = path.display();

@@ -299,10 +299,10 @@ impl ChatMessage {
                 &part.image_url,
             ) {
                 ("text", Some(text), ..) | ("refusal", _, Some(text), _) => {
-                    texts.push(text.as_str())
+                    texts.push(text.as_str());
                 }
                 ("image_url", .., Some(image)) if is_image(&image.url) => {
-                    images.push(image.url.clone())
+                    images.push(image.url.clone());
                 }
                 ("image_url", ..) => {
                     return invalid("needs the URL of an image: data:image/…, or http");

@@ -244,7 +244,7 @@ async fn forward(
         .map_err(ApiError::Program)?;
     // Ends with the response, or when the client is gone.
     spawn_until_revoked(state, &caller, async move {
-        drop(connection.with_upgrades().await)
+        drop(connection.with_upgrades().await);
     });
 
     let scheme = state.port_hosts.scheme();

@@ -148,7 +148,7 @@ where
                 on_notification(&notification);
             }
             (Ok(AsyncMessage::Notice(notice)), _) => {
-                tracing::debug!(%notice, "PostgreSQL sent a notice")
+                tracing::debug!(%notice, "PostgreSQL sent a notice");
             }
             (Ok(_), _) => {}
             (Err(error), _) => {

@@ -325,7 +325,7 @@ fn immutable_uri(file: &Path) -> String {
     for byte in file.as_os_str().as_bytes() {
         match byte {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
-                uri.push((*byte).into())
+                uri.push((*byte).into());
             }
             byte => uri.push_str(&format!("%{byte:02X}")),
         }

@@ -319,9 +319,9 @@ async fn race(confined: &ConfinedServer, (one, link): (&str, &str), kinds: Reque
                 assert!(answered.status < 500, "{method} {path}: {body:?}");
                 let is_refused = answered.status == 403 || is_in("not beneath the root", body);
                 if is_refused {
-                    refused += 1
+                    refused += 1;
                 } else {
-                    served += 1
+                    served += 1;
                 }
             }
         }

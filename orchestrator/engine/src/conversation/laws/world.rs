@@ -412,7 +412,7 @@ impl World {
             Occurrence::ActionDone => self.complete_action(ran(0)),
             Occurrence::ActionFailed => self.complete_action(ran(1)),
             Occurrence::ActionInterrupted => {
-                self.complete_action(interrupted("its result cannot be read"))
+                self.complete_action(interrupted("its result cannot be read"));
             }
             Occurrence::DuplicateActionDone => {
                 if let Some(action) = self.last_completed {

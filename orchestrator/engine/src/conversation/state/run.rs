@@ -129,7 +129,7 @@ impl AgentRun {
             }
             // The model receives the message once all of its calls have an outcome.
             (EventSource::User, _, EventBody::Action(Action::Message(_))) => {
-                self.is_delegating = false
+                self.is_delegating = false;
             }
             _ => {}
         }

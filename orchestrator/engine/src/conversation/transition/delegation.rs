@@ -86,7 +86,7 @@ impl Transition {
         match (obstacle, briefing) {
             (Some(obstacle), _) => self.end_child(id, &TaskOutcome::Failed(obstacle)),
             (None, None) => {
-                self.end_child(id, &TaskOutcome::Failed("there is no such agent".into()))
+                self.end_child(id, &TaskOutcome::Failed("there is no such agent".into()));
             }
             (None, Some(system)) => {
                 self.append(Some(id), EventSource::Agent, Action::from(system));

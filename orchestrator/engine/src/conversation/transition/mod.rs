@@ -145,7 +145,7 @@ impl Transition {
                 }
             }
             InputKind::TitleRequested { message, max_cost } => {
-                self.request_title(message, max_cost)
+                self.request_title(message, max_cost);
             }
             InputKind::TitleFound { title, call } => {
                 self.state.schedule.title = None;

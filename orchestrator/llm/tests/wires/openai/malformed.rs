@@ -165,7 +165,7 @@ async fn values_of_a_response_are_bounded() {
         "{detail}"
     );
     let choice = json!({ "choices": [{ "delta": { "novel": vec![json!({ "": 0 }); 20_000] } }] });
-    let (kind, detail) = error_of(Reply::stream(&vec![choice.to_string().as_str(); 8])).await;
+    let (kind, detail) = error_of(Reply::stream(&[choice.to_string().as_str(); 8])).await;
     assert_eq!(kind, LlmErrorKind::Malformed);
     assert_eq!(detail, "the response has more than 100000 values");
     // Of many calls, only the first ones are read.

@@ -89,7 +89,7 @@ impl Scopes {
                     return Ok(scopes);
                 }
                 Ok(limits) => {
-                    reason = format!("systemd scopes have only the limits {:?}", limits.trim())
+                    reason = format!("systemd scopes have only the limits {:?}", limits.trim());
                 }
                 Err(error) => reason = format!("systemd cannot create a scope: {error}"),
             }

@@ -142,7 +142,7 @@ async fn spawn(command: &mut Command) -> std::io::Result<Child> {
     for _ in 0..MAX_BUSY_ATTEMPTS {
         match command.spawn() {
             Err(error) if error.kind() == ErrorKind::ExecutableFileBusy => {
-                sleep(BUSY_RETRY_INTERVAL).await
+                sleep(BUSY_RETRY_INTERVAL).await;
             }
             spawned => return spawned,
         }

@@ -88,7 +88,7 @@ impl ConfigReader<'_> {
             match line.keyword.as_str() {
                 "host" => {
                     applies =
-                        pattern::list_matches(line.words.iter().map(String::as_str), self.host)
+                        pattern::list_matches(line.words.iter().map(String::as_str), self.host);
                 }
                 "match" => applies = self.is_match(file, &line),
                 _ if !applies => {}

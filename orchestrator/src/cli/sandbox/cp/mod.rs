@@ -119,7 +119,7 @@ fn report_skipped(skipped: &SkippedEntries) -> Exit {
     match skipped.count {
         0 => return Exit::Finished,
         count if count > MAX_NAMED as u64 => {
-            print::warning(&format!("left out {count} entries in total"))
+            print::warning(&format!("left out {count} entries in total"));
         }
         _ => {}
     }

@@ -57,7 +57,7 @@ fn write(folder: OwnedFd, output: ChunkWriter, skipped: &mut SkippedEntries) -> 
             Step::Entry(path, node) => {
                 append(&mut archive, &path, &node, skipped).map_err(|error| {
                     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-                })?
+                })?;
             }
             Step::Leave => {}
         }

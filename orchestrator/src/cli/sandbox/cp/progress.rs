@@ -35,7 +35,7 @@ impl CopyProgress {
     pub(super) fn track(&self, source: ByteSource) -> ByteSource {
         let bar = self.0.clone();
         Box::new(InspectReader::new(source, move |bytes| {
-            bar.inc(bytes.len() as u64)
+            bar.inc(bytes.len() as u64);
         }))
     }
 }
