@@ -30,6 +30,9 @@ pub(super) struct Word {
     pub(super) text: String,
     /// Whether the text is complete: no variables, substitutions or patterns.
     pub(super) is_certain: bool,
+    /// Whether it stays one word: it has no expansion outside of quotes that may be empty or be
+    /// split.
+    pub(super) is_single: bool,
 }
 
 /// A simple command.
@@ -84,7 +87,7 @@ struct Heredoc {
 #[derive(Default)]
 struct CurrentCommand {
     command: ShellCommand,
-    /// Whether these are the words of `for`, which are no command.
+    /// Whether these are the words of `for`, which do not run.
     is_for: bool,
 }
 
@@ -345,17 +348,14 @@ impl ShellParser {
     fn operand(&mut self) -> Result<QuotedWord, UnparsedShell> {
         self.skip_blanks();
         match self.peek(0) {
-            // A comment is no operand.
+            // A comment cannot be an operand.
             None | Some('#' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => Err(UnparsedShell),
             Some(_) => self.word(),
         }
     }
 
     fn word(&mut self) -> Result<QuotedWord, UnparsedShell> {
-        let mut word = Word {
-            text: String::new(),
-            is_certain: true,
-        };
+        let mut word = Word::certain("");
         let mut is_quoted = false;
         let start = self.position;
         while let Some(character) = self.peek(0) {
@@ -387,7 +387,12 @@ impl ShellParser {
                 '$' if self.peek(1) == Some('"') => self.position += 1,
                 // C escapes, which are not supported.
                 '$' if self.peek(1) == Some('\'') => return Err(UnparsedShell),
-                '$' | '`' => self.expansion(&mut word)?,
+                '$' | '`' => {
+                    let is_number =
+                        character == '$' && matches!(self.peek(1), Some('?' | '#' | '$'));
+                    self.expansion(&mut word)?;
+                    word.is_single &= word.is_certain || is_number;
+                }
                 // Another home, or a folder of the stack.
                 '~' if self.position == start
                     && !matches!(
@@ -397,6 +402,7 @@ impl ShellParser {
                 {
                     self.position += 1;
                     word.is_certain = false;
+                    word.is_single = false;
                 }
                 // The placeholder of `find` and `xargs`.
                 '{' if self.peek(1) == Some('}')
@@ -414,15 +420,12 @@ impl ShellParser {
                     self.position += 1;
                     // Alone they start a group, or are the program `[`.
                     let is_alone = matches!(self.peek(0), None | Some(' ' | '\t' | '\n'))
-                        && word
-                            == Word {
-                                text: String::new(),
-                                is_certain: true,
-                            };
+                        && word == Word::certain("");
                     if is_alone && matches!(character, '{' | '[') {
                         word.push(character);
                     } else {
                         word.is_certain = false;
+                        word.is_single = false;
                     }
                 }
                 _ => {
@@ -433,6 +436,11 @@ impl ShellParser {
         }
         self.check_newlines(start)?;
         let source = self.characters.get(start..self.position);
+        // `{NAME}<file` assigns the number of the descriptor to NAME.
+        let is_redirected = matches!(self.peek(0), Some('<' | '>'));
+        if is_redirected && source.is_some_and(|source| source.starts_with(&['{'])) {
+            return Err(UnparsedShell);
+        }
         let assigned = source.and_then(assigned_name);
         Ok(QuotedWord {
             word,
@@ -459,7 +467,15 @@ impl ShellParser {
                         }
                     }
                 }
-                '$' | '`' => self.expansion(word)?,
+                '$' | '`' => {
+                    // `"$@"` is any number of words.
+                    let parameter = match self.peek(1) {
+                        Some('{') => self.peek(2),
+                        parameter => parameter,
+                    };
+                    word.is_single &= parameter != Some('@');
+                    self.expansion(word)?;
+                }
                 character => {
                     self.position += 1;
                     word.push(character);
@@ -556,11 +572,11 @@ impl QuotedWord {
 
 impl Word {
     /// Creates a literal word.
-    #[cfg(test)]
-    fn certain(text: &str) -> Self {
+    pub(super) fn certain(text: &str) -> Self {
         Self {
             text: text.to_owned(),
             is_certain: true,
+            is_single: true,
         }
     }
 
@@ -599,7 +615,7 @@ impl CurrentCommand {
         }
         // A loop over `PATH` is an assignment, too.
         let is_variable = self.is_for && self.command.words.len() == 1;
-        if is_variable && !is_plain_variable(&word.text) {
+        if is_variable && !(word.is_certain && is_plain_variable(&word.text)) {
             return Err(UnparsedShell);
         }
         match assigned.filter(|_| self.command.words.is_empty()) {

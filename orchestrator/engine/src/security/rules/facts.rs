@@ -91,7 +91,7 @@ const fn wrapper(
     }
 }
 
-const WRAPPERS: [Wrapper; 14] = [
+const WRAPPERS: [Wrapper; 15] = [
     wrapper("sudo", "ughpCrtTUDR", "AbBEHiKklnNPSsVv", 0),
     wrapper("doas", "uC", "Lns", 0),
     wrapper("env", "uC", "i0v", 0),
@@ -106,6 +106,7 @@ const WRAPPERS: [Wrapper; 14] = [
     wrapper("timeout", "sk", "fpv", 1),
     wrapper("stdbuf", "ioe", "", 0),
     wrapper("xargs", "nPLdasE", "0rtx", 0),
+    wrapper("busybox", "", "", 0),
 ];
 
 /// Long options of wrappers that run no other command and have no value in the next word.
@@ -122,7 +123,7 @@ const LONG_OPTIONS: [&str; 10] = [
     "--signal=",
 ];
 
-/// Words that the shell interprets after `time`, and that are no programs.
+/// Words that the shell interprets after `time` instead of running a program.
 const RESERVED_WORDS: &str =
     " ! { } if then else elif fi do done while until for case esac select function coproc time [[ ";
 
@@ -146,12 +147,24 @@ const DECLARATIONS: &str = " export declare typeset local readonly ";
 const VARIABLE_SETTERS: &str = " read mapfile readarray getopts unset ";
 
 /// Builtins that evaluate the subscripts of variables in their arguments, with their substitutions.
-const SUBSCRIPT_EVALUATORS: &str = " export declare typeset local readonly read mapfile readarray getopts unset let printf test [ wait ";
+const SUBSCRIPT_EVALUATORS: &str =
+    " declare typeset local read mapfile readarray getopts unset wait ";
+
+/// Operators of `test` with one operand that is not the name of a variable.
+const UNARY_TESTS: &str = " -b -c -d -e -f -g -h -k -n -p -r -s -u -w -x -z -G -L -N -O -S ";
+
+/// Operators of `test` with two operands.
+const BINARY_TESTS: &str = " = == != < > -eq -ne -lt -le -gt -ge -nt -ot -ef ";
 
 /// Builtins that change which command a name runs, or run commands at another time.
 const DEFINITIONS: &str = " trap alias hash enable bind complete compgen fc ";
 
-const SHELLS: &str = " sh bash dash ash zsh ksh ";
+/// Shells whose language is parsed.
+const SHELLS: &str = " sh bash dash ash ";
+
+/// Shells that read the same text differently: in zsh, a loop over `path` sets `PATH`.
+const OTHER_SHELLS: &str = " zsh rzsh ksh ksh88 ksh93 rksh mksh lksh oksh loksh pdksh yash posh \
+     csh tcsh fish rc es elvish nu pwsh powershell xonsh ion osh ysh oil hush rbash ";
 
 impl ActionFacts {
     /// Whether the program is a file that is not one of the system's programs.
@@ -172,12 +185,7 @@ impl ActionFacts {
 
     /// Returns the facts of an action. `None` if it cannot be parsed reliably.
     pub(super) fn from_action(action: &Action) -> Option<Vec<Self>> {
-        let path = |path: &str| {
-            vec![Word {
-                text: path.to_owned(),
-                is_certain: true,
-            }]
-        };
+        let path = |path: &str| vec![Word::certain(path)];
         let one = match action {
             Action::Run(run) => return run_facts(run),
             Action::Read(read) => Self {
@@ -234,8 +242,8 @@ impl ActionFacts {
                 );
                 Self {
                     reads: vec![Word {
-                        text: text.to_owned(),
                         is_certain,
+                        ..Word::certain(text)
                     }],
                     ..Self::default()
                 }
@@ -265,13 +273,7 @@ impl ActionFacts {
             match call {
                 BrowserCall::Goto(url) => facts.push(Self::from_page(&url)),
                 BrowserCall::UploadFile(_, files) => {
-                    let reads = files
-                        .into_iter()
-                        .map(|text| Word {
-                            text,
-                            is_certain: true,
-                        })
-                        .collect();
+                    let reads = files.into_iter().map(|path| Word::certain(&path)).collect();
                     facts.extend([
                         Self {
                             reads,
@@ -346,8 +348,13 @@ fn is_harmless_variable(name: &str) -> bool {
 /// Whether a builtin sets a variable that can change which program runs, or what it does.
 fn alters_environment(name: &str, arguments: &[Word]) -> bool {
     let is_harmless = |word: &Word| {
-        let (name, _) = word.text.split_once('=').unwrap_or((&word.text, ""));
-        is_harmless_variable(name.trim_end_matches('+'))
+        let (name, is_complete) = match word.text.split_once('=') {
+            // Without quotes, the value may be split into further names.
+            Some((name, _)) => (name, word.is_single),
+            // An expansion may continue the name.
+            None => (word.text.as_str(), word.is_certain),
+        };
+        is_complete && is_harmless_variable(name.trim_end_matches('+'))
     };
     let is_plain = |word: &Word| word.is_certain && shell::is_plain_variable(&word.text);
     let is_option = |word: &Word| word.is_certain && word.text.starts_with('-');
@@ -362,26 +369,124 @@ fn alters_environment(name: &str, arguments: &[Word]) -> bool {
             .all(|word| is_plain(word) || (is_option(word) && !word.text.contains('C')));
     }
     match name {
-        "printf" => arguments
-            .first()
-            .is_some_and(|word| word.text.starts_with("-v")),
-        "wait" => arguments.iter().any(|word| word.text.starts_with("-p")),
+        "printf" => {
+            let format = arguments.iter().find(|word| word.text != "--");
+            format.is_some_and(|word| word.text.starts_with("-v") || assigns_length(&word.text))
+        }
+        "wait" => arguments
+            .iter()
+            .any(|word| word.text.starts_with('-') && word.text.contains('p')),
         // `set -k` makes arguments assignments.
-        "set" => arguments.iter().any(|word| {
-            let letters = word.text.strip_prefix(['-', '+']);
-            letters.is_some_and(|letters| letters.contains('k')) || word.text == "keyword"
+        "set" => {
+            let sets_keyword = |word: &Word| {
+                let letters = word.text.strip_prefix(['-', '+']);
+                letters.is_some_and(|letters| letters.contains('k')) || word.text == "keyword"
+            };
+            let may_be_options = |word: &&Word| !(word.is_certain && word.text == "--");
+            let mut options = arguments.iter().take_while(may_be_options);
+            arguments.iter().any(sets_keyword) || options.any(|word| !word.is_certain)
+        }
+        "shopt" => arguments.iter().any(|word| {
+            !word.is_certain || matches!(word.text.as_str(), "keyword" | "expand_aliases")
         }),
         _ => is_in(DEFINITIONS, name),
     }
 }
 
-/// Whether a builtin evaluates a subscript that may contain a substitution.
-fn evaluates_subscript(name: &str, arguments: &[Word]) -> bool {
+/// Whether a format of `printf` may contain `%n`, which assigns the number of written bytes to the
+/// variable that the argument names.
+fn assigns_length(format: &str) -> bool {
+    let is_modifier = |letter: char| letter.is_ascii_digit() || "#-+ .*'$hjlLqtz".contains(letter);
+    let mut directives = format.split('%').skip(1);
+    directives.any(|directive| directive.trim_start_matches(is_modifier).starts_with('n'))
+}
+
+/// Whether a builtin may evaluate an argument: a subscript, arithmetic or a command. The value of
+/// an expansion may be any option or name.
+fn may_evaluate_arguments(name: &str, arguments: &[Word]) -> bool {
     let is_code = |word: &Word| word.text.contains('[') && word.text.contains(['$', '`']);
-    let tests_variable = matches!(name, "test" | "[")
-        && arguments.iter().any(|word| word.text == "-v")
-        && arguments.iter().any(|word| !word.is_certain);
-    is_in(SUBSCRIPT_EVALUATORS, name) && arguments.iter().any(is_code) || tests_variable
+    match name {
+        "let" => true,
+        "test" | "[" => arguments.iter().any(is_code) || may_test_variable(name, arguments),
+        "printf" => may_print_to_subscript(arguments),
+        // `jobs -x` runs a command.
+        "jobs" => arguments.iter().any(|word| {
+            !word.is_certain || (word.text.starts_with('-') && word.text.contains('x'))
+        }),
+        "export" | "readonly" => {
+            arguments.iter().any(is_code) || arguments.iter().any(has_declaration_type)
+        }
+        "declare" | "typeset" | "local" => arguments.iter().any(|word| {
+            let is_name_known = word.is_certain || (word.is_single && word.text.contains('='));
+            is_code(word) || !is_name_known || has_subscript(word) || has_declaration_type(word)
+        }),
+        _ if is_in(SUBSCRIPT_EVALUATORS, name) => arguments
+            .iter()
+            .any(|word| is_code(word) || !word.is_certain || has_subscript(word)),
+        _ => false,
+    }
+}
+
+/// Whether a word may name an element of an array. The values of variables in its subscript are
+/// evaluated as well.
+fn has_subscript(word: &Word) -> bool {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let name = word.text.trim_start_matches('-');
+    name.starts_with(is_name) && name.trim_start_matches(is_name).starts_with('[')
+}
+
+/// Whether a word is an option of `declare` that makes values code: arithmetic, arrays and
+/// references to other variables.
+fn has_declaration_type(word: &Word) -> bool {
+    let letters = word.text.strip_prefix(['-', '+']);
+    letters.is_some_and(|letters| !letters.chars().all(|letter| "-prxg".contains(letter)))
+}
+
+/// Whether `test` may evaluate a subscript. With expansions, only expressions that have the same
+/// meaning for every value are known.
+fn may_test_variable(name: &str, arguments: &[Word]) -> bool {
+    if arguments.iter().all(|word| word.is_certain) {
+        let tests_variable = arguments.iter().any(|word| is_in(" -v -R ", &word.text));
+        return tests_variable && arguments.iter().any(has_subscript);
+    }
+    let is_literal = |word: &Word, text: &str| word.is_certain && word.text == text;
+    let operands = match (name, arguments.split_last()) {
+        ("[", Some((last, operands))) if is_literal(last, "]") => operands,
+        ("[", _) => return true,
+        _ => arguments,
+    };
+    let operands = match operands.split_first() {
+        Some((first, rest)) if is_literal(first, "!") => rest,
+        _ => operands,
+    };
+    let is_known = match operands {
+        [_] => true,
+        [operator, _] => operator.is_certain && is_in(UNARY_TESTS, &operator.text),
+        [_, operator, _] => operator.is_certain && is_in(BINARY_TESTS, &operator.text),
+        _ => false,
+    };
+    !is_known || !operands.iter().all(|word| word.is_single)
+}
+
+/// Whether `printf` may assign to an element of an array, or has a format that is not known.
+fn may_print_to_subscript(arguments: &[Word]) -> bool {
+    let Some((first, mut rest)) = arguments.split_first() else {
+        return false;
+    };
+    let mut format = first;
+    if first.is_certain && first.text == "--" {
+        let Some((second, others)) = rest.split_first() else {
+            return false;
+        };
+        (format, rest) = (second, others);
+    } else if first.text.starts_with("-v") {
+        let is_known = |word: &Word| word.is_certain && !word.text.contains('[');
+        return !arguments.iter().take(2).all(is_known);
+    } else if !first.is_certain && (first.text.is_empty() || first.text.starts_with('-')) {
+        return true;
+    }
+    // The value of an expansion may contain `%n`, which needs an argument.
+    !format.is_certain && !(format.is_single && rest.is_empty())
 }
 
 fn add_command_facts(
@@ -413,7 +518,7 @@ fn add_command_facts(
     if name.contains('=') || (depth > 0 && is_in(RESERVED_WORDS, name)) {
         return Err(UnparsedShell);
     }
-    if evaluates_subscript(name, arguments) {
+    if may_evaluate_arguments(name, arguments) {
         return Err(UnparsedShell);
     }
     let wrapped = wrapped_command(name, arguments)?;
@@ -501,6 +606,7 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
             })
         }
         "." | "source" => Ok(WrappedCommand::Opaque),
+        _ if is_in(OTHER_SHELLS, name) => Ok(WrappedCommand::Opaque),
         _ if is_in(DEFINITIONS, name) => Ok(WrappedCommand::Opaque),
         _ => match WRAPPERS.iter().find(|wrapper| wrapper.name == name) {
             Some(wrapper) => strip_wrapper(wrapper, arguments),
@@ -537,7 +643,11 @@ fn shell_text(arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
         }
         has_text |= word.text.starts_with('-') && letters.contains('c');
         for _ in letters.matches('o') {
-            if rest.next().is_none_or(|value| !value.is_certain) {
+            // `keyword` makes arguments assignments.
+            if rest
+                .next()
+                .is_none_or(|value| !value.is_certain || value.text == "keyword")
+            {
                 return Err(UnparsedShell);
             }
         }
@@ -655,7 +765,7 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
             Some((key, value)) => {
                 let value = Word {
                     text: value.to_owned(),
-                    is_certain: word.is_certain,
+                    ..word.clone()
                 };
                 if name == "dd" && key == "of" {
                     facts.writes.push(value);
@@ -743,10 +853,10 @@ fn host_word(host: &str) -> Word {
         Some(address) => address.split(']').next(),
         None => host.split(':').next(),
     };
-    let text = name.unwrap_or_default().trim_end_matches('.').to_owned();
+    let text = name.unwrap_or_default().trim_end_matches('.');
     Word {
         is_certain: !text.is_empty(),
-        text,
+        ..Word::certain(text)
     }
 }
 

@@ -226,6 +226,7 @@ fn normalize_path(path: &Word) -> Word {
     Word {
         text: format!("{root}{}{end}", parts.join("/")),
         is_certain,
+        is_single: path.is_single,
     }
 }
 

@@ -14,6 +14,7 @@ const EXAMPLE: &str = include_str!("../../../../security-policy.toml");
 /// Commands that print are low, others high.
 const PRINTING: &str = "otherwise = 'high'\n[[rule]]\nrisk = 'low'\nreason = 'prints'\n\
     commands = ['echo', 'cat', 'true', ':', 'export', 'read', 'printf', 'hash', 'alias', 'test', '[[]', \
+    'declare', 'readonly', 'local', 'let', 'set', 'unset', 'wait', 'mapfile', 'getopts', 'shopt', 'jobs', \
     './ours', '/opt/*/theirs']\n";
 
 fn risk_of(rules: &str, command: &str) -> SecurityRisk {
@@ -321,6 +322,124 @@ fn rules_that_lower_the_risk_need_a_certain_program() {
     }
 }
 
+/// The value of `$x` may be an option, a name, or several words.
+#[test]
+fn builtin_is_not_low_when_its_options_are_uncertain() {
+    for (command, risk) in [
+        // `test` evaluates subscripts after `-v`.
+        ("for x in '-v a[$(pwned)]'; do test $x; done", Unknown),
+        ("for x in '-v a[$(pwned)]'; do [ $x ]; done", Unknown),
+        ("[ \"$@\" ]", Unknown),
+        ("[ -n $x ]", Unknown),
+        ("[ \"$x\" 'a[1]' ]", Unknown),
+        ("[ ! \"$x\" \"$y\" ]", Unknown),
+        ("test -n \"$x\" -a \"$y\" z", Unknown),
+        ("[ -v \"$x\" ]", Unknown),
+        ("for x in 'a[$(pwned)]'; do test -v 'b[x]'; done", Unknown),
+        (
+            "[ -n \"$x\" ]; [ ! -e \"$x\" ]; [ \"$x\" = y ]; test \"$x\"",
+            Low,
+        ),
+        (
+            "[ $? -eq 0 ]; [ $# = 1 ]; [ \"$x\" -gt 1 ]; [ ! \"$x\" != '[' ]",
+            Low,
+        ),
+        // `printf` assigns with `-v` and `%n`.
+        ("for x in -vPATH; do printf \"$x\" .; done; cat y", Unknown),
+        (
+            "for x in '-va[$(pwned)]'; do printf \"$x\" .; done",
+            Unknown,
+        ),
+        ("printf $x -v PATH .; cat y", Unknown),
+        ("printf -$x .", Unknown),
+        ("printf -v $x .", Unknown),
+        ("for x in %n; do printf \"a$x\" PATH; cat y; done", Unknown),
+        (
+            "for x in %n; do printf -- \"$x\" PATH; cat y; done",
+            Unknown,
+        ),
+        ("printf a%n PATH; cat y", High),
+        ("printf 'a%-5.*ln' 3 PATH; cat y", High),
+        (
+            "printf '%s %d\\n' $x \"$y\"; printf -- \"$x\"; printf \"a $x\"",
+            Low,
+        ),
+        // Names and values of declarations.
+        ("for x in 'A PATH'; do export LC_$x=.; cat y; done", High),
+        ("export LANG$x; cat y", High),
+        ("export LANG=$x; cat y", High),
+        (
+            "for x in 'C PATH=.'; do 'export' LANG=$x; cat y; done",
+            High,
+        ),
+        ("export LANG=\"$x\" LC_ALL=C; cat y", Low),
+        ("readonly $x", High),
+        ("declare \"$x\"", Unknown),
+        ("local $x", Unknown),
+        ("declare LC_$x=.", Unknown),
+        (
+            "for x in 'a[$(pwned)]'; do declare -i LANG=x; done",
+            Unknown,
+        ),
+        ("declare 'LC_A[x]=1'", Unknown),
+        // Others that assign or evaluate.
+        ("for x in -k; do set $x; cat y PATH=.; done", High),
+        ("set -$x; cat y", High),
+        ("set -e -- $x; cat y", Low),
+        ("shopt $x; cat y", High),
+        ("shopt -so keyword; cat y PATH=.", High),
+        ("bash -o keyword -c 'cat y PATH=.'", Unknown),
+        ("wait $x", Unknown),
+        ("wait \"$x\"", Unknown),
+        ("wait -np PATH; cat y", High),
+        ("read $x", Unknown),
+        ("for x in 'a[$(pwned)]'; do read 'b[x]'; done", Unknown),
+        ("mapfile $x", Unknown),
+        ("getopts a $x", Unknown),
+        ("unset $x", Unknown),
+        ("for x in 'a[$(pwned)]'; do let x; done", Unknown),
+        ("let \"$x\"", Unknown),
+        ("jobs -x pwned", Unknown),
+        ("jobs $x", Unknown),
+        ("jobs -l; wait; read -r line; unset x", Low),
+        // The number of a descriptor becomes the value.
+        ("echo {PATH}<&1; cat x", Unknown),
+    ] {
+        assert_eq!(risk_of(PRINTING, command), risk, "{command:?}");
+    }
+}
+
+/// In zsh, a loop over `path` sets `PATH`.
+#[test]
+fn text_is_opaque_when_another_shell_runs_it() {
+    let rules = PRINTING.replace("otherwise = 'high'", "otherwise = 'low'");
+    for shell in ["zsh", "ksh", "/bin/mksh", "fish", "yash", "csh", "rbash"] {
+        for text in ["for path in .; do cat x; done", "cat x"] {
+            let command = format!("{shell} -c '{text}'");
+            assert_eq!(risk_of(&rules, &command), Unknown, "{command}");
+        }
+    }
+    for shell in [
+        "sh",
+        "bash",
+        "/bin/dash",
+        "ash",
+        "busybox sh",
+        "busybox ash",
+    ] {
+        assert_eq!(
+            risk_of(PRINTING, &format!("{shell} -c 'cat x'")),
+            Low,
+            "{shell}"
+        );
+        assert_eq!(
+            risk_of(PRINTING, &format!("{shell} -c 'pwned'")),
+            High,
+            "{shell}"
+        );
+    }
+}
+
 #[test]
 fn rules_that_raise_the_risk_match_every_spelling() {
     for (command, risk) in [
@@ -437,6 +556,92 @@ const HEREDOC_FRAGMENTS: [&str; 7] = [
     "pwned #'\n",
 ];
 
+/// Builtins that may assign or evaluate their arguments.
+const BUILTINS: [&str; 20] = [
+    "test ",
+    "test -",
+    "[ ",
+    "[ ! ",
+    "printf ",
+    "printf -",
+    "printf -- ",
+    "export ",
+    "'export' ",
+    "declare ",
+    "'declare' ",
+    "readonly ",
+    "read ",
+    "true & wait ",
+    "set ",
+    "unset ",
+    "let ",
+    "mapfile ",
+    "jobs ",
+    "echo ",
+];
+
+/// Values of `x` that are dangerous as an argument.
+const VALUES: [&str; 16] = [
+    "-v",
+    "'-v a[$(pwned)]'",
+    "'-va[$(pwned)]'",
+    "'a[$(pwned)]'",
+    "'a[$(pwned)]=1'",
+    "-vPATH",
+    "'-v PATH .'",
+    "PATH",
+    "PATH=.",
+    "'A PATH=.'",
+    "'A PATH'",
+    "-k",
+    "'-n -p PATH'",
+    "'-x pwned'",
+    "'a%n'",
+    "n",
+];
+
+/// Arguments of builtins, and parts of them.
+const ARGUMENTS: [&str; 24] = [
+    "$x",
+    "$x",
+    "$x",
+    " $x",
+    "\"$x\"",
+    " \"$x\"",
+    "\"$@\"",
+    "-v ",
+    "-n ",
+    " = ",
+    " -a ",
+    "x",
+    " x",
+    "'a[x]'",
+    "a%",
+    "LANG=",
+    "LC_",
+    "PATH",
+    " PATH=.",
+    " .",
+    " ]",
+    " ]",
+    " {PATH}<&1",
+    "{x}>&1",
+];
+
+/// Generates loops that run a builtin with the variable `x`.
+fn loops() -> impl Strategy<Value = String> {
+    let arguments = prop::collection::vec(prop::sample::select(&ARGUMENTS[..]), 1..=4);
+    let builtin = prop::sample::select(&BUILTINS[..]);
+    (prop::sample::select(&VALUES[..]), builtin, arguments).prop_map(
+        |(value, builtin, arguments)| {
+            format!(
+                "for x in {value}; do {builtin}{}; cat y PATH=.; done",
+                arguments.concat()
+            )
+        },
+    )
+}
+
 /// Generates texts of up to `max_count` fragments.
 fn fragments(
     start: &'static str,
@@ -469,6 +674,22 @@ proptest! {
     }
 }
 
+proptest! {
+    // Bash runs most of these texts.
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same for the values of variables in the arguments of builtins.
+    #[test]
+    fn no_loop_is_low_when_bash_runs_another_program(text in loops()) {
+        static RULES: LazyLock<SecurityRules> =
+            LazyLock::new(|| SecurityRules::from_toml(PRINTING).unwrap());
+        let run = RunAction { command: text.clone(), ..Default::default() };
+        if RULES.assess_action(&run.into()).risk == Low {
+            prop_assert!(!runs_pwned(&text), "{text:?}");
+        }
+    }
+}
+
 /// Whether bash runs `pwned` for a text. The same program is in the current folder as `cat`.
 fn runs_pwned(text: &str) -> bool {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -484,6 +705,10 @@ fn runs_pwned(text: &str) -> bool {
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     }
     symlink("/bin/cat", programs.join("cat")).unwrap();
+    // `PATH` may become the number of a descriptor or of written bytes.
+    for number in 0..=12 {
+        symlink(".", folder.path().join(number.to_string())).unwrap();
+    }
     let status = Command::new("/bin/bash")
         .args(["--norc", "--noprofile", "-c", text])
         .env_clear()
@@ -513,6 +738,28 @@ fn bash_runs_the_programs_that_the_property_looks_for() {
         "x='$(pwned)'; echo ${x@P}",
         "test -v 'a[$(pwned)]'",
         "printf -v 'a[$(pwned)]' x",
+        "for x in '-v a[$(pwned)]'; do test $x; done",
+        "for x in -v; do [ ! $x 'a[$(pwned)]' ]; done",
+        "for x in 'b[$(pwned)]'; do test -v 'a[x]'; done",
+        "set -- -v 'a[$(pwned)]'; [ \"$@\" ]",
+        "for x in -vPATH; do printf \"$x\" .; done; cat y",
+        "for x in '-va[$(pwned)]'; do printf \"$x\" .; done",
+        "for x in %n; do printf \"a$x\" PATH; cat y; done",
+        "printf 'a%-5.*ln' 3 PATH; cat y",
+        "for x in 'A PATH'; do export LC_$x=.; cat y; done",
+        "for x in 'C PATH=.'; do 'export' LANG=$x; cat y; done",
+        "for x in 'a[$(pwned)]=1'; do declare \"$x\"; done",
+        "for x in 'a[$(pwned)]'; do declare -i LANG=x; done",
+        "for x in 'a[$(pwned)]'; do read 'b[x]'; done",
+        "for x in 'a[$(pwned)]'; do let x; done",
+        "for x in -k; do set $x; done; cat y PATH=.",
+        "for x in PATH; do unset $x; cat y; done",
+        "set -o keyword; cat y PATH=.",
+        "shopt -so keyword\ncat y PATH=.",
+        "true & for x in '-n -p a[$(pwned)]'; do wait $x; done",
+        "jobs -x pwned",
+        "echo {PATH}<&1; cat x",
+        "for x in 'a[$(pwned)]'; do echo {b[$x]}<&1; done",
     ] {
         assert!(runs_pwned(text), "{text:?}");
         assert_ne!(risk_of(PRINTING, text), Low, "{text:?}");

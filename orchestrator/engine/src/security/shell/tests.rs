@@ -76,8 +76,34 @@ fn every_command_of_a_text_is_extracted() {
         ("echo ${X:-y} ${#X} ${X%.*} \"${X}\"", &["echo $ $ $ $"]),
         ("cat ~me/x ~+ ~/y", &["cat $ $ ~/y"]),
         ("find . -exec a {} +", &["find . -exec a {} +"]),
+        ("a {b,c} >x '{d}'>y", &["a $ {d} >x >y"]),
     ] {
         assert_eq!(shown(text), found, "{text}");
+    }
+}
+
+#[test]
+fn word_is_single_unless_it_may_be_split() {
+    for (text, is_single) in [
+        ("a b'c'", true),
+        ("a \"$x\"b", true),
+        ("a $?", true),
+        ("a \"$*\"", true),
+        ("a $x", false),
+        ("a b\"c\"$x", false),
+        ("a \"$(b)\"`c`", false),
+        ("a \"$@\"", false),
+        ("a \"${@}\"", false),
+        ("a {b,c}", false),
+        ("a *", false),
+        ("a <(b)", false),
+    ] {
+        let found = commands(text, 0).unwrap();
+        assert_eq!(
+            found.last().unwrap().words[1].is_single,
+            is_single,
+            "{text}"
+        );
     }
 }
 
@@ -138,6 +164,13 @@ fn unreliable_text_is_not_parsed() {
         "echo <(a)#; rm x",
         "echo a<(b)",
         "for PATH in .; do a; done",
+        "for a$x in b; do a; done",
+        // Assigns the number of a descriptor.
+        "echo {PATH}<&1",
+        "echo {PATH}>x",
+        "{PATH}<x",
+        "echo {a[$(rm x)]}>&1",
+        "echo >{PATH}<&1",
         "a\r\nb",
         "a\0b",
     ] {
