@@ -26,7 +26,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::{McpServer, Transport};
 
-use bounded_client::BoundedClient;
 pub(crate) use host::HostEnvironment;
 use value_limit::ValueLimit;
 
@@ -110,7 +109,7 @@ pub(crate) async fn connect<H: ClientHandler>(
             initialize(
                 handler,
                 StreamableHttpClientTransport::with_client(
-                    BoundedClient(client),
+                    bounded_client::BoundedClient(client),
                     http::streamable(remote),
                 ),
             )
