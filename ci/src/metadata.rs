@@ -25,6 +25,7 @@ pub(crate) struct Package {
     pub(crate) license: Option<String>,
     pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
+    #[serde(default)]
     pub(crate) targets: Vec<Target>,
 }
 

@@ -138,14 +138,16 @@ fn references(value: &Value) -> Vec<&str> {
 /// `METHOD PATH` of every route that routers of this source add. HEAD goes with GET; OpenAPI has no
 /// CONNECT.
 fn routes(source: &str) -> BTreeSet<String> {
+    // As if it was on one line.
+    let source: String = source.split_whitespace().collect();
     let of_route = |text: &str| {
-        let (path, handlers) = text.split_once("\", ").unwrap();
+        let (path, handlers) = text.split_once("\",").unwrap();
         let handlers = handlers.split(".route(").next().unwrap();
         let taken = ["get", "put", "post", "delete"]
             .into_iter()
             .filter(|method| {
                 let call = format!("{method}(");
-                handlers.starts_with(&call) || handlers.contains(&format!(".{call}"))
+                handlers.starts_with(&call) || handlers.contains(&format!(").{call}"))
             });
         taken
             .map(|method| format!("{method} {path}"))

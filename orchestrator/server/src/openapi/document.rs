@@ -161,30 +161,27 @@ mod tests {
 
     /// `METHOD PATH` of every route that routers of this source add.
     fn routes(prefix: &str, source: &str) -> BTreeSet<String> {
+        // As if it was on one line.
+        let source: String = source.split_whitespace().collect();
         let of_route = |text: &str| {
-            let (path, handlers) = text
-                .trim_start()
-                .strip_prefix('"')
-                .unwrap()
-                .split_once('"')
-                .unwrap();
-            let handlers = handlers
-                .split(".route(")
-                .next()
-                .unwrap()
-                .split(".fallback")
-                .next()
-                .unwrap();
+            let (path, handlers) = text.split_once("\",").unwrap();
+            let ends = [".route(", ".fallback"];
+            let end = ends.iter().filter_map(|end| handlers.find(end)).min();
+            let handlers = &handlers[..end.unwrap_or(handlers.len())];
             let methods = ["get", "put", "post", "patch", "delete"].into_iter();
             let methods = methods.filter(|method| {
-                handlers.contains(&format!(" {method}("))
-                    || handlers.contains(&format!(").{method}("))
+                let call = format!("{method}(");
+                handlers.starts_with(&call) || handlers.contains(&format!(").{call}"))
             });
             methods
                 .map(|method| format!("{method} {prefix}{path}"))
                 .collect::<Vec<_>>()
         };
-        source.split(".route(").skip(1).flat_map(of_route).collect()
+        source
+            .split(".route(\"")
+            .skip(1)
+            .flat_map(of_route)
+            .collect()
     }
 
     #[test]

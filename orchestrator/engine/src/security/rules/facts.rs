@@ -486,7 +486,7 @@ fn may_print_to_subscript(arguments: &[Word]) -> bool {
         return true;
     }
     // The value of an expansion may contain `%n`, which needs an argument.
-    !format.is_certain && !(format.is_single && rest.is_empty())
+    !(format.is_certain || format.is_single && rest.is_empty())
 }
 
 fn add_command_facts(
