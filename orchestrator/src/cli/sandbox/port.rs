@@ -126,7 +126,7 @@ async fn list(sandbox: &dyn Sandbox, as_json: bool) -> anyhow::Result<Exit> {
 /// programs of this machine to `127.0.0.1`, among them sessions of `glovebox serve`. The prefix
 /// keeps it apart from the names that the server has: `glovebox.localhost`, and one for each port.
 fn browser_host(sandbox: &str) -> String {
-    const MAX_NAME_LENGTH: usize = 40;
+    const MAX_NAME_LENGTH: usize = 38;
     let label: String = sandbox
         .to_ascii_lowercase()
         .chars()

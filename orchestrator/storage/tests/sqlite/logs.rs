@@ -73,9 +73,9 @@ async fn error_contains_the_path_when_file_is_no_database() {
         .await
         .err()
         .unwrap();
-    assert!(matches!(error, OpenError::Open { .. }), "{error}");
+    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error}");
     assert_eq!(
         error.to_string(),
-        format!("cannot open {}", fixture.file().display())
+        format!("{} is not a database", fixture.file().display())
     );
 }
