@@ -19,9 +19,6 @@ const NOTICE_DELAY: Duration = Duration::from_secs(2);
 /// Time for an interrupted command to end, which includes the removal of its sandbox.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Time for a command to end after the second interrupt.
-const SECOND_END_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Time to show that the program exits.
 const EXIT_DELAY: Duration = Duration::from_millis(100);
 
@@ -130,11 +127,7 @@ async fn count_interrupts(kind: ListenerKind, mut signals: Signals, count: watch
     let second = async {
         signals.next().await;
         count.send_modify(|count| *count += 1);
-        let limit = match kind {
-            ListenerKind::Bounded => SECOND_END_TIMEOUT,
-            ListenerKind::Unbounded => STOP_GRACE_PERIOD,
-        };
-        let _ = tokio::time::timeout(limit, signals.next()).await;
+        let _ = tokio::time::timeout(STOP_GRACE_PERIOD, signals.next()).await;
     };
     let overdue = async {
         tokio::time::sleep(NOTICE_DELAY).await;
