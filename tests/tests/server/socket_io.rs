@@ -266,15 +266,17 @@ async fn action_that_awaits_confirmation_follows_the_state() {
     };
     let receive = SocketClient::Node.receive(&server, &id, &server.key, -1, Some(message));
     let (received, ()) = tokio::join!(receive, confirm);
-    let mut asked = 0;
+    let (mut asked, mut shown) = (0, 0);
     for pair in received.windows(2) {
         if is_state(&pair[0], "awaiting_user_confirmation") {
-            let action = &pair[1]["args"]["confirmation_state"];
-            assert_eq!(action, "awaiting_confirmation", "{received:#?}");
+            let is_shown = pair[1]["args"]["confirmation_state"] == "awaiting_confirmation";
+            // A question that follows a decision may have been decided before it is sent.
+            assert!(is_shown || asked > 0, "{received:#?}");
             asked += 1;
+            shown += usize::from(is_shown);
         }
     }
-    assert_eq!(asked, ACTIONS, "{received:#?}");
+    assert!(asked == ACTIONS && shown > 0, "{received:#?}");
     server.terminate();
 }
 
