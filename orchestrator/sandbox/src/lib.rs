@@ -36,4 +36,4 @@ pub use remote::{
 };
 pub use sandbox_host::{HostKeys, HostKeysError, SandboxHost, SandboxHostConfig};
 pub use server_binary::ServerBinary;
-pub use ssh::{HostKeyQuestion, SshConfig, SshProvider, UnknownHosts};
+pub use ssh::{HostKeyQuestion, InvalidSshTarget, SshConfig, SshProvider, SshTarget, UnknownHosts};

@@ -12,9 +12,9 @@ use nix::unistd::{Uid, User};
 use protocol::ConversationId;
 use sandbox::{
     BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus,
-    HostKeyQuestion, HostSecret, Isolation, IsolationChoice, LocalConfig, LocalProvider, Pool,
-    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
-    ServerBinary, SshConfig, SshProvider, UnknownHosts, pool_entry_holder,
+    HostKeyQuestion, HostSecret, InvalidSshTarget, Isolation, IsolationChoice, LocalConfig,
+    LocalProvider, Pool, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
+    RemoteServerProvider, ServerBinary, SshConfig, SshProvider, UnknownHosts, pool_entry_holder,
 };
 
 use super::{StateDir, Stores};
@@ -263,6 +263,9 @@ fn ssh(
     let target = settings.target.as_ref().ok_or_else(|| {
         usage("no host is configured: add --host [USER@]HOST[:PORT], or set ssh_host in [sandbox] (SANDBOX_SSH_HOST)")
     })?;
+    let target = target
+        .parse()
+        .map_err(|error: InvalidSshTarget| usage(&error.to_string()))?;
     // Falls back to the account database like `ssh`, because services and containers may lack HOME
     // and USER.
     let account = User::from_uid(Uid::current()).ok().flatten();

@@ -57,7 +57,13 @@ impl SshBackend {
             config_files: vec![home.join(".ssh/config")],
             global_known_hosts: Vec::new(),
             idle_timeout: Duration::from_secs(60),
-            ..SshConfig::new("far", home, "unused-user", server, HostSecret::new([7; 32]))
+            ..SshConfig::new(
+                "far".parse().unwrap(),
+                home,
+                "unused-user",
+                server,
+                HostSecret::new([7; 32]),
+            )
         }
     }
 

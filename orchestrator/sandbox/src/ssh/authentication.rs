@@ -50,7 +50,7 @@ pub(super) async fn authenticate(
 ) -> Result<(), SshError> {
     let mut keys = AvailableKeys::collect(hop).await;
     let broken = |error: &dyn std::fmt::Display| {
-        SshError::unreachable(&hop.destination(), format_args!("logging in: {error}"))
+        SshError::unreachable(&hop.description(), format_args!("logging in: {error}"))
     };
     let mut rsa_hash = None;
     let mut refused = Vec::new();
@@ -100,7 +100,7 @@ pub(super) async fn authenticate(
             } => {
                 return Err(SshError::Permanent(format!(
                     "{} requires more than a key, which is not supported",
-                    hop.destination()
+                    hop.description()
                 )));
             }
             // The connection broke before a reply, which names methods. After refusals, it is the
@@ -142,7 +142,7 @@ fn no_key_accepted(hop: &Hop, refused: &[String], problems: &[String]) -> String
         .collect();
     format!(
         "logging in to {}: {tried}{problems}; give it a key with `ssh-copy-id`, or name one with IdentityFile",
-        hop.destination()
+        hop.description()
     )
 }
 

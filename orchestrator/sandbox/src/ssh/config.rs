@@ -5,14 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::target::SshTarget;
 use crate::{HostSecret, ServerBinary};
 
 /// Settings of the SSH backend. The environment is not read; [`SshConfig::new`] fills in OpenSSH's
 /// default paths.
 #[derive(Debug)]
 pub struct SshConfig {
-    /// `[user@]host[:port]`, `ssh://[user@]host[:port]`, or a `Host` alias of a configuration file.
-    pub target: String,
+    /// The host of the sandboxes.
+    pub target: SshTarget,
     /// The action server's binary, for the architecture of the remote host.
     pub server: ServerBinary,
     /// Secret that sandbox keys are derived from. It also identifies this installation on the
@@ -41,7 +42,7 @@ impl SshConfig {
     /// Uses OpenSSH's default paths, no agent, refuses unknown hosts, and sets timeouts of one day
     /// idle and 60 s for a start.
     pub fn new(
-        target: impl Into<String>,
+        target: SshTarget,
         home: impl Into<PathBuf>,
         user: impl Into<String>,
         server: ServerBinary,
@@ -49,7 +50,7 @@ impl SshConfig {
     ) -> Self {
         let home = home.into();
         Self {
-            target: target.into(),
+            target,
             server,
             secret,
             config_files: vec![home.join(".ssh/config"), "/etc/ssh/ssh_config".into()],

@@ -103,8 +103,8 @@ async fn connect<T, E: fmt::Display>(
 ) -> Result<T, SshError> {
     timeout(hop.connect_timeout, attempt)
         .await
-        .map_err(|_| SshError::timed_out(&hop.destination(), doing, hop.connect_timeout))?
-        .map_err(|error| SshError::unreachable(&hop.destination(), error))
+        .map_err(|_| SshError::timed_out(&hop.description(), doing, hop.connect_timeout))?
+        .map_err(|error| SshError::unreachable(&hop.description(), error))
 }
 
 /// Exchanges keys, verifies the host and authenticates the user.
@@ -123,10 +123,10 @@ async fn handshake(
             (_, Some(HostKeyDecision::Refused(error))) => return Err(error),
             (Err(error), _) if is_dropped(&error) => {
                 return Err(SshError::Dropped {
-                    destination: hop.destination(),
+                    destination: hop.description(),
                 });
             }
-            (Err(error), _) => return Err(SshError::unreachable(&hop.destination(), error)),
+            (Err(error), _) => return Err(SshError::unreachable(&hop.description(), error)),
             (Ok(handle), Some(HostKeyDecision::New(key))) => {
                 remember_host_key(&key);
                 handle
@@ -138,7 +138,7 @@ async fn handshake(
     };
     timeout(LOGIN_TIMEOUT, logged_in).await.unwrap_or_else(|_| {
         Err(SshError::timed_out(
-            &hop.destination(),
+            &hop.description(),
             "logging in",
             LOGIN_TIMEOUT,
         ))

@@ -50,6 +50,7 @@ use remote_host::{RemoteHost, State};
 use shared_connection::SharedConnection;
 use start::ServerStart;
 use stream::SshStream;
+pub use target::{InvalidSshTarget, SshTarget};
 
 const RUNTIME: &str = "ssh";
 

@@ -1,8 +1,10 @@
 //! Resolution of the target: the user's text and OpenSSH's configuration files give a chain of
 //! hosts.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use super::client_config::HostSettings;
@@ -18,12 +20,21 @@ const DEFAULT_PORT: u16 = 22;
 const DEFAULT_KEYS: [&str; 3] = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa"];
 const DEFAULT_KNOWN_HOSTS: [&str; 2] = ["~/.ssh/known_hosts", "~/.ssh/known_hosts2"];
 
-/// A parsed `[user@]host[:port]`.
+/// A host to log in to: `[user@]host[:port]`, `ssh://[user@]host[:port]`, or a `Host` alias of a
+/// configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Target {
+pub struct SshTarget {
     user: Option<String>,
     host: String,
     port: Option<u16>,
+}
+
+/// A text that names no host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a valid SSH host: {problem}; write [user@]host[:port]")]
+pub struct InvalidSshTarget {
+    text: String,
+    problem: &'static str,
 }
 
 /// Parameters of the login to one host.
@@ -41,29 +52,43 @@ pub(super) struct Hop {
     pub(super) only_key_files: bool,
     pub(super) agent: Option<PathBuf>,
     pub(super) connect_timeout: Duration,
+    /// The host behind this jump host, for messages. `None` for the last host.
+    pub(super) leads_to: Option<String>,
 }
 
 impl Hop {
-    /// Returns `user@host[:port]` for messages.
+    /// Returns `user@host[:port]`.
     pub(super) fn destination(&self) -> String {
         match self.port {
             DEFAULT_PORT => format!("{}@{}", self.user, self.address),
             port => format!("{}@{}:{port}", self.user, self.address),
         }
     }
+
+    /// Returns the destination for messages about this login: of a jump host also what is behind it.
+    pub(super) fn description(&self) -> String {
+        let destination = self.destination();
+        match &self.leads_to {
+            Some(behind) => format!("{destination} (the jump host for {behind})"),
+            None => destination,
+        }
+    }
 }
 
 /// Returns the hosts to log in to, each through the one before it. Never empty.
 pub(super) fn resolve_hops(config: &SshConfig) -> Result<Vec<Hop>, SshError> {
-    let target = parse_target(&config.target)?;
     let mut hops = Vec::new();
-    push_hops(config, &target, &mut hops, 0)?;
+    push_hops(config, &config.target, &mut hops, 0)?;
+    let destination = hops.last().map(Hop::destination).unwrap_or_default();
+    for jump in hops.iter_mut().rev().skip(1) {
+        jump.leads_to = Some(destination.clone());
+    }
     Ok(hops)
 }
 
 fn push_hops(
     config: &SshConfig,
-    target: &Target,
+    target: &SshTarget,
     hops: &mut Vec<Hop>,
     depth: usize,
 ) -> Result<(), SshError> {
@@ -83,7 +108,9 @@ fn push_hops(
     match (jump, settings.proxy_command.as_deref()) {
         (Some(jump), _) => {
             for (number, through) in jump.split(',').enumerate() {
-                let through = parse_target(through.trim())?;
+                let through = through.trim().parse::<SshTarget>().map_err(|error| {
+                    SshError::Permanent(format!("ProxyJump of {}: {error}", target.host))
+                })?;
                 if number == 0 {
                     push_hops(config, &through, hops, depth + 1)?; // the first jump host may have jump hosts itself
                 } else {
@@ -103,13 +130,13 @@ fn push_hops(
     Ok(())
 }
 
-fn settings_of(config: &SshConfig, target: &Target) -> Result<HostSettings, SshError> {
+fn settings_of(config: &SshConfig, target: &SshTarget) -> Result<HostSettings, SshError> {
     let user = target.user.as_deref().unwrap_or(&config.user);
     HostSettings::for_host(&target.host, user, &config.config_files, &config.home)
         .map_err(|error| SshError::Permanent(error.to_string()))
 }
 
-fn hop(config: &SshConfig, target: &Target, settings: &HostSettings) -> Hop {
+fn hop(config: &SshConfig, target: &SshTarget, settings: &HostSettings) -> Hop {
     let address = match &settings.host_name {
         Some(name) => name.replace("%h", &target.host).replace("%%", "%"),
         None => target.host.clone(),
@@ -169,6 +196,7 @@ fn hop(config: &SshConfig, target: &Target, settings: &HostSettings) -> Hop {
         known_hosts,
         key_files,
         agent,
+        leads_to: None,
     }
 }
 
@@ -198,58 +226,79 @@ fn expand_path(path: &str, home: &Path, tokens: &[(&str, &str)]) -> PathBuf {
     }
 }
 
-fn parse_target(text: &str) -> Result<Target, SshError> {
-    let refuse = |problem: &str| {
-        Err(SshError::Permanent(format!(
-            "{text:?} is no SSH target: {problem}; write [user@]host[:port]"
-        )))
-    };
-    let written = text
-        .strip_prefix("ssh://")
-        .unwrap_or(text)
-        .trim_end_matches('/');
-    let (user, address) = match written.rsplit_once('@') {
-        Some((user, address)) => (Some(user.to_owned()), address),
-        None => (None, written),
-    };
-    let (host, port) = match (address.strip_prefix('['), address.split_once(':')) {
-        (Some(bracketed), _) => match bracketed.split_once(']') {
-            Some((host, rest)) => (host, rest.strip_prefix(':')),
-            None => return refuse("a bracket has no end"),
-        },
-        (None, _) if address.parse::<IpAddr>().is_ok() => (address, None),
-        (None, Some((host, port))) => (host, Some(port)),
-        (None, None) => (address, None),
-    };
-    let port = match port.map(str::parse::<u16>) {
-        None => None,
-        Some(Ok(port)) if port > 0 => Some(port),
-        Some(_) => return refuse("its port is none"),
-    };
-    let is_strange = |letter: char| {
-        letter.is_control() || letter.is_whitespace() || "/'\"\\$`;&|<>(){}".contains(letter)
-    };
-    if host.is_empty() || host.starts_with('-') || host.contains(is_strange) {
-        return refuse("its host is none");
+impl FromStr for SshTarget {
+    type Err = InvalidSshTarget;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refuse = |problem| {
+            Err(InvalidSshTarget {
+                text: text.to_owned(),
+                problem,
+            })
+        };
+        let written = text
+            .strip_prefix("ssh://")
+            .unwrap_or(text)
+            .trim_end_matches('/');
+        let (user, address) = match written.rsplit_once('@') {
+            Some((user, address)) => (Some(user.to_owned()), address),
+            None => (None, written),
+        };
+        let (host, port) = match (address.strip_prefix('['), address.split_once(':')) {
+            (Some(bracketed), _) => match bracketed.split_once(']') {
+                Some((host, rest)) => (host, rest.strip_prefix(':')),
+                None => return refuse("a bracket is not closed"),
+            },
+            (None, _) if address.parse::<IpAddr>().is_ok() => (address, None),
+            (None, Some((host, port))) => (host, Some(port)),
+            (None, None) => (address, None),
+        };
+        let port = match port.map(str::parse::<u16>) {
+            None => None,
+            Some(Ok(port)) if port > 0 => Some(port),
+            Some(_) => return refuse("the port must be a number from 1 to 65535"),
+        };
+        let is_strange = |letter: char| {
+            letter.is_control() || letter.is_whitespace() || "/'\"\\$`;&|<>(){}".contains(letter)
+        };
+        if host.is_empty() {
+            return refuse("the host is missing");
+        }
+        if host.starts_with('-') || host.contains(is_strange) {
+            return refuse("the host has a character that host names do not have");
+        }
+        if user
+            .as_deref()
+            .is_some_and(|user| user.is_empty() || user.contains(char::is_control))
+        {
+            return refuse("the user is empty or has a control character");
+        }
+        Ok(Self {
+            user,
+            host: host.to_owned(),
+            port,
+        })
     }
-    if user
-        .as_deref()
-        .is_some_and(|user| user.is_empty() || user.contains(char::is_control))
-    {
-        return refuse("its user is none");
+}
+
+impl fmt::Display for SshTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        match (self.port, self.host.contains(':')) {
+            (None, _) => f.write_str(&self.host),
+            (Some(port), true) => write!(f, "[{}]:{port}", self.host),
+            (Some(port), false) => write!(f, "{}:{port}", self.host),
+        }
     }
-    Ok(Target {
-        user,
-        host: host.to_owned(),
-        port,
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use super::{parse_target, resolve_hops};
+    use super::{SshTarget, resolve_hops};
     use crate::ssh::config::{SshConfig, UnknownHosts};
     use crate::{HostSecret, ServerBinary};
 
@@ -261,7 +310,7 @@ mod tests {
             ServerBinary::from_file("/nowhere"),
             HostSecret::new([7; 32]),
         );
-        let mut config = SshConfig::new(target, home.path(), "me", server, secret);
+        let mut config = SshConfig::new(target.parse().unwrap(), home.path(), "me", server, secret);
         config.config_files.truncate(1);
         (home, config)
     }
@@ -269,7 +318,8 @@ mod tests {
     #[test]
     fn target_is_parsed_into_user_host_and_port() {
         let parts = |text: &str| {
-            let target = parse_target(text).unwrap();
+            let target: SshTarget = text.parse().unwrap();
+            assert_eq!(target.to_string().parse().as_ref(), Ok(&target));
             (target.user, target.host, target.port)
         };
         let user = |name: &str| Some(name.to_owned());
@@ -292,7 +342,7 @@ mod tests {
             "a b",
             "h;id",
         ] {
-            assert!(parse_target(text).is_err(), "{text}");
+            assert!(text.parse::<SshTarget>().is_err(), "{text}");
         }
     }
 
