@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use engine::llm::{LlmError, LlmErrorKind, LlmProgress};
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 /// Maximum delay that a provider can request. A longer one is returned to the caller as an error.
@@ -50,6 +51,7 @@ impl RetryPolicy {
         F: Future<Output = Result<T, LlmError>> + Send,
     {
         let attempts = self.num_retries.max(1);
+        let started = Instant::now();
         let mut attempt = |number| attempt().instrument(tracing::info_span!("attempt", number));
         let mut was_malformed = false;
         for next in 2..=attempts {
@@ -63,7 +65,7 @@ impl RetryPolicy {
                 .delay_before(next, &error)
                 .filter(|_| !(is_malformed && was_malformed))
             else {
-                return Err(error);
+                return Err(after_attempts(error, next - 1, started));
             };
             was_malformed = is_malformed;
             tracing::warn!(attempt = next, attempts, ?after, kind = ?error.kind, %error, "retrying the model call");
@@ -75,7 +77,8 @@ impl RetryPolicy {
             });
             tokio::time::sleep(after).await;
         }
-        attempt(attempts).await
+        let last = attempt(attempts).await;
+        last.map_err(|error| after_attempts(error, attempts, started))
     }
 
     /// Returns the delay before attempt `next`. `None` if there must be no retry.
@@ -98,6 +101,17 @@ impl RetryPolicy {
     }
 }
 
+/// Adds the number of attempts to the error of the last one.
+fn after_attempts(mut error: LlmError, attempts: u32, started: Instant) -> LlmError {
+    if attempts > 1 {
+        let seconds = started.elapsed().as_secs();
+        error
+            .detail
+            .push_str(&format!("; tried {attempts} times in {seconds} s"));
+    }
+    error
+}
+
 fn add_jitter(delay: Duration) -> Duration {
     delay.mul_f64(1.0 + JITTER * fastrand::f64())
 }
@@ -105,8 +119,6 @@ fn add_jitter(delay: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -148,7 +160,13 @@ mod tests {
             (0..5).map(|_| unavailable()).collect(),
         )
         .await;
-        assert_eq!(result.unwrap_err().kind, LlmErrorKind::Unavailable);
+        let last = result.unwrap_err();
+        assert_eq!(last.kind, LlmErrorKind::Unavailable);
+        assert!(
+            last.detail.starts_with("; tried 5 times in 1"),
+            "{}",
+            last.detail
+        );
         let ranges = [8..=10, 16..=20, 32..=40, 64..=64];
         assert!(
             delays.len() == 4
