@@ -53,7 +53,7 @@ fn program_reads_the_terminal_and_interrupt_exits_with_130() {
 fn terminal_settings_are_restored_when_the_shell_ends() {
     let fixture = SandboxFixture::local();
     let name = fixture.name();
-    let endings: [(&str, u32); 3] = [("exit", 3), ("signal", 130), ("server", 1)];
+    let endings: [(&str, u32); 4] = [("exit", 3), ("escape", 130), ("signal", 130), ("server", 1)];
     for (ending, code) in endings {
         let mut shell = TestTerminal::start(&fixture.command(&[
             "shell",
@@ -65,6 +65,7 @@ fn terminal_settings_are_restored_when_the_shell_ends() {
         assert!(shell.settings().contains(" -echo "), "{}", shell.settings());
         match ending {
             "exit" => shell.type_text("\r"),
+            "escape" => shell.type_text("~."),
             "signal" => {
                 let pid = Pid::from_raw(shell.child.process_id().unwrap() as i32).unwrap();
                 kill_process(pid, Signal::TERM).unwrap();

@@ -12,6 +12,7 @@ use protocol::sandbox_api::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
 use super::arguments::SandboxChoice;
 use super::terminal_mode::{RawMode, size};
@@ -23,9 +24,17 @@ use crate::exit::{Exit, UsageError};
 /// Size of a read.
 const READ_BYTES: usize = 16 << 10;
 
+/// Size of a read of keys. A terminal returns at most this much at once.
+const KEY_READ_BYTES: usize = 4 << 10;
+
+/// Maximum number of reads of keys that wait to be sent: more than a user types into a sandbox that
+/// does not respond, before the keys to leave.
+const KEY_QUEUE: usize = 4096;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Every key is passed on, including ^C. Leave with `exit` or ^D. Closing this terminal terminates the shell.
+Every key is passed on, including ^C. Leave with `exit` or ^D, or, if the sandbox does not respond, with `~.` at the start of \
+a line, as with ssh (`~~` is one `~`). Closing this terminal terminates the shell.
 Examples:
   glovebox sandbox shell box
   glovebox sandbox shell box -- 'top -d 1'")]
@@ -53,7 +62,7 @@ pub(super) async fn run(arguments: ShellArguments, overrides: &Overrides) -> any
     let raw = RawMode::enter().context("cannot set the terminal to raw mode")?;
     let result = interrupts.unless_interrupted(relay(stream, resized)).await;
     drop(raw);
-    match result.transpose()? {
+    match result.transpose()?.flatten() {
         Some(exit) => exit_of_program(&exit),
         None => Ok(Exit::Interrupted),
     }
@@ -72,13 +81,20 @@ fn query(command: &[String]) -> anyhow::Result<TerminalQuery> {
     })
 }
 
-/// Relays keys, sizes and output until the program in the sandbox exits.
-async fn relay(stream: Box<dyn ByteStream>, resized: Signal) -> anyhow::Result<ProcessExit> {
+/// Relays keys, sizes and output until the program in the sandbox exits. `None` if the user leaves
+/// it.
+async fn relay(
+    stream: Box<dyn ByteStream>,
+    resized: Signal,
+) -> anyhow::Result<Option<ProcessExit>> {
     let (from, to) = tokio::io::split(stream);
+    // Not within `send_input`: a sandbox that does not respond takes no input.
+    let (keys, typed) = mpsc::channel(KEY_QUEUE);
     tokio::select! {
-        exit = show_output(from) => exit,
+        exit = show_output(from) => exit.map(Some),
         // Returns only errors: the end of our input does not end the program in the sandbox.
-        error = send_input(to, resized) => Err(error),
+        error = send_input(to, typed, resized) => Err(error),
+        left = read_keys(keys) => left.map(|()| None),
     }
 }
 
@@ -106,20 +122,69 @@ async fn show_output(mut from: impl AsyncRead + Unpin) -> anyhow::Result<Process
     }
 }
 
-async fn send_input(mut to: impl AsyncWrite + Unpin, mut resized: Signal) -> anyhow::Error {
+/// Reads keys until the user leaves the shell.
+async fn read_keys(keys: mpsc::Sender<Vec<u8>>) -> anyhow::Result<()> {
     let mut stdin = tokio::io::stdin();
-    let mut buffer = vec![0; READ_BYTES];
-    let mut is_open = true;
+    let mut buffer = vec![0; KEY_READ_BYTES];
+    let mut escape = Escape::LineStart;
     loop {
-        let input = tokio::select! {
-            read = stdin.read(&mut buffer), if is_open => match read {
-                Ok(0) => {
-                    is_open = false;
+        let count = stdin
+            .read(&mut buffer)
+            .await
+            .context("cannot read the keys")?;
+        if count == 0 {
+            return std::future::pending().await;
+        }
+        let Some(typed) = escape.filter(buffer.get(..count).unwrap_or_default()) else {
+            return Ok(());
+        };
+        // The receiver ends with this future.
+        let _ = keys.send(typed).await;
+    }
+}
+
+/// State of the keys to leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escape {
+    /// The next key starts a line.
+    LineStart,
+    /// A line starts with `~`, which is not yet sent.
+    Tilde,
+    InLine,
+}
+
+impl Escape {
+    /// Returns the keys to send. `None` if the user leaves.
+    fn filter(&mut self, typed: &[u8]) -> Option<Vec<u8>> {
+        let mut sent = Vec::with_capacity(typed.len() + 1);
+        for key in typed {
+            match (*self, key) {
+                (Self::LineStart, b'~') => {
+                    *self = Self::Tilde;
                     continue;
                 }
-                Ok(count) => TerminalInput::Keys(buffer.get(..count).unwrap_or_default().to_vec()),
-                Err(error) => return anyhow::Error::new(error).context("cannot read the keys"),
-            },
+                (Self::Tilde, b'.') => return None,
+                (Self::Tilde, b'~') | (Self::LineStart | Self::InLine, _) => {}
+                (Self::Tilde, _) => sent.push(b'~'),
+            }
+            sent.push(*key);
+            *self = match key {
+                b'\r' | b'\n' => Self::LineStart,
+                _ => Self::InLine,
+            };
+        }
+        Some(sent)
+    }
+}
+
+async fn send_input(
+    mut to: impl AsyncWrite + Unpin,
+    mut typed: mpsc::Receiver<Vec<u8>>,
+    mut resized: Signal,
+) -> anyhow::Error {
+    loop {
+        let input = tokio::select! {
+            Some(keys) = typed.recv() => TerminalInput::Keys(keys),
             _ = resized.recv() => match size() {
                 Some((columns, rows)) => TerminalInput::Resize { columns, rows },
                 None => continue,
@@ -135,6 +200,34 @@ async fn send_input(mut to: impl AsyncWrite + Unpin, mut resized: Signal) -> any
         };
         if let Err(error) = sent.await {
             return anyhow::Error::new(error).context("the connection to the sandbox broke");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Escape;
+
+    #[test]
+    fn tilde_and_point_at_the_start_of_a_line_leave_the_shell() {
+        let filter = |reads: &[&str]| {
+            let mut escape = Escape::LineStart;
+            let mut sent = Vec::new();
+            for read in reads {
+                sent.extend(escape.filter(read.as_bytes())?);
+            }
+            Some(String::from_utf8(sent).unwrap())
+        };
+        for leaves in [&["~."][..], &["ls\r~", "."], &["~x\r", "~."]] {
+            assert_eq!(filter(leaves), None, "{leaves:?}");
+        }
+        for (typed, sent) in [
+            (&["ls ~.\r"][..], "ls ~.\r"),
+            (&["~", "~.\r"], "~.\r"),
+            (&["~/bin\r"], "~/bin\r"),
+            (&["~\r~a"], "~\r~a"),
+        ] {
+            assert_eq!(filter(typed).as_deref(), Some(sent));
         }
     }
 }
