@@ -1,7 +1,9 @@
 //! Interrupts: ^C, SIGTERM and SIGHUP.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::{Stream, StreamExt as _, stream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -12,9 +14,6 @@ use crate::terminal_input::discard_typed_input;
 
 /// Time for an interrupted operation to stop.
 pub(super) const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
-
-/// Time after an interrupt until the user reads why the program has not ended.
-const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Time for an interrupted command to end, which includes the removal of its sandbox.
 const END_TIMEOUT: Duration = Duration::from_secs(30);
@@ -79,9 +78,14 @@ impl Interrupts {
         // One listener: a signal that arrives while a second one is created would not reach it.
         let signals = Signals::listen(hangup)?;
         let (count, received) = watch::channel(0);
+        let listener = tokio::spawn(async move {
+            count_interrupts(kind, signals.into_stream(), count).await;
+            discard_typed_input();
+            std::process::exit(INTERRUPTED.into());
+        });
         Ok(Self {
             received,
-            _listener: AbortOnDropHandle::new(tokio::spawn(count_interrupts(kind, signals, count))),
+            _listener: AbortOnDropHandle::new(listener),
         })
     }
 
@@ -118,10 +122,15 @@ impl InterruptObserver {
     }
 }
 
-/// Counts interrupts. Exits if the program does not end in time, or at the third: a pipe that is
+/// Counts interrupts. Returns if the program does not end in time, or at the third: a pipe that is
 /// not read blocks the task that writes to it, which then handles no interrupt, and a sandbox may
 /// not respond.
-async fn count_interrupts(kind: ListenerKind, mut signals: Signals, count: watch::Sender<u32>) {
+async fn count_interrupts(
+    kind: ListenerKind,
+    signals: impl Stream<Item = ()>,
+    count: watch::Sender<u32>,
+) {
+    let mut signals = pin!(signals);
     signals.next().await;
     count.send_modify(|count| *count += 1);
     let second = async {
@@ -130,7 +139,7 @@ async fn count_interrupts(kind: ListenerKind, mut signals: Signals, count: watch
         let _ = tokio::time::timeout(STOP_GRACE_PERIOD, signals.next()).await;
     };
     let overdue = async {
-        tokio::time::sleep(NOTICE_DELAY).await;
+        tokio::time::sleep(print::NOTICE_DELAY).await;
         // On another thread, because standard error may be a pipe that is not read.
         tokio::task::spawn_blocking(|| print::note(STILL_STOPPING));
         tokio::time::sleep(END_TIMEOUT).await;
@@ -141,8 +150,6 @@ async fn count_interrupts(kind: ListenerKind, mut signals: Signals, count: watch
         () = second => {}
         () = overdue, if kind == ListenerKind::Bounded => {}
     }
-    discard_typed_input();
-    std::process::exit(INTERRUPTED.into());
 }
 
 impl Signals {
@@ -155,13 +162,60 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    fn into_stream(self) -> impl Stream<Item = ()> {
+        stream::unfold(self, async |mut signals| {
+            signals.receive().await;
+            Some(((), signals))
+        })
+    }
+
+    async fn receive(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
             // Both the kernel and the shell may send SIGHUP, which must not count as a second
             // interrupt.
             _ = self.hangup.recv(), if !self.ignores_hangup => self.ignores_hangup = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    /// Seconds until the exit of a program that does not end by itself, after interrupts at these
+    /// seconds. `None` if it does not exit within an hour.
+    async fn exits_after(kind: ListenerKind, interrupts: &[u64]) -> Option<u64> {
+        let (count, received) = watch::channel(0);
+        let start = Instant::now();
+        let signals = stream::iter(interrupts)
+            .then(|at| tokio::time::sleep_until(start + Duration::from_secs(*at)))
+            .chain(stream::pending());
+        let counting = count_interrupts(kind, signals, count);
+        let counted = timeout(Duration::from_secs(3600), counting).await;
+        let result = counted.is_ok().then(|| start.elapsed().as_secs());
+        assert_eq!(
+            *received.borrow(),
+            u32::try_from(interrupts.len().min(2)).unwrap()
+        );
+        result
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn program_that_does_not_end_exits_after_its_interrupts() {
+        use ListenerKind::{Bounded, Unbounded};
+        for (kind, interrupts, exit) in [
+            (Bounded, &[5][..], Some(37)),
+            (Bounded, &[5, 6], Some(16)),
+            (Bounded, &[5, 6, 7], Some(7)),
+            (Unbounded, &[5], None),
+            (Unbounded, &[5, 600], Some(610)),
+            (Unbounded, &[5, 600, 601], Some(601)),
+        ] {
+            assert_eq!(exits_after(kind, interrupts).await, exit, "{interrupts:?}");
         }
     }
 }

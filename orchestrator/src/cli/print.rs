@@ -83,7 +83,7 @@ pub(super) fn note(text: &str) {
 }
 
 /// Time after which the user reads what is waited for.
-const NOTICE_DELAY: Duration = Duration::from_secs(2);
+pub(super) const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
 /// Runs `work`, and says what it waits for if it takes longer than two seconds.
 pub(super) async fn with_notice<T>(what: &str, work: impl Future<Output = T>) -> T {
