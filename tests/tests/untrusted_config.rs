@@ -869,3 +869,19 @@ fn question_at_a_terminal_is_asked_once() {
     assert!(!is_asked && code == 0, "{code}: {seen}");
     home.assert_nothing_runs();
 }
+
+#[test]
+fn config_of_another_program_is_refused_with_a_way_out() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let folder = clone_of(&home, "baseURL = {{ site }}\n");
+    let refusal = run_in(&home, &folder, &["-l", &model]);
+    refused(
+        refusal,
+        &["config.toml:1: ", "another program? --config-file FILE"],
+    );
+    home.write("own.toml", "");
+    let own = home.path().join("own.toml");
+    let own = own.to_str().unwrap();
+    run_in(&home, &folder, &["-l", &model, "--config-file", own]).expect(0);
+}

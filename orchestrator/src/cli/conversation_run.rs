@@ -294,6 +294,9 @@ fn describe_result(id: &ConversationId, state: &State, exit: Exit, host: Option<
         .map(|host| format!(" --host {host}"))
         .unwrap_or_default();
     text.push_str(&format!("resume with: glovebox resume {id}{host}{hint}\n"));
+    if exit == Exit::Failed {
+        text.push_str("check the model and the runtime with: glovebox doctor\n");
+    }
     text
 }
 
@@ -329,13 +332,13 @@ mod tests {
         );
         assert_eq!(
             describe(AgentState::Error, Exit::Failed),
-            format!("failed; {hint}\n")
+            format!("failed; {hint}\ncheck the model and the runtime with: glovebox doctor\n")
         );
         let asks = describe(AgentState::AwaitingUserInput, Exit::Waiting);
         assert_eq!(asks, format!("awaiting_user_input; {hint} -t ANSWER\n"));
         let remote = describe_result(&id, &State::default(), Exit::Failed, Some("me@box"));
         assert!(
-            remote.ends_with("glovebox resume one --host me@box\n"),
+            remote.contains("glovebox resume one --host me@box\n"),
             "{remote}"
         );
     }

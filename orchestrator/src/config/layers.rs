@@ -125,7 +125,9 @@ impl Layers {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             content => content,
         };
-        let (mut file, warnings, fingerprint) = parse(path, content)?;
+        let parsed = parse(path, content);
+        let (mut file, warnings, fingerprint) =
+            parsed.map_err(|error| ConfigError::FolderFile(Box::new(error)))?;
         // The current folder is that of the user's own file.
         if self.files.iter().any(|own| *own.path == *fingerprint.path) {
             return Ok(());

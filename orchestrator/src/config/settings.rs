@@ -51,6 +51,9 @@ pub(crate) enum ConfigError {
         line: usize,
         problem: String,
     },
+    /// The file of the current folder, which may be another program's.
+    #[error("{0}; is it the file of another program? --config-file FILE reads FILE instead")]
+    FolderFile(Box<Self>),
     /// A value has the wrong type or is out of range.
     #[error("{origin}: {key} must be {expected}, not {found}")]
     BadValue {
