@@ -130,6 +130,12 @@ pub(crate) fn ask(question: &str) -> io::Result<String> {
     })
 }
 
+/// Asks whether to do something. Everything but a yes is a no.
+pub(crate) fn confirm(question: &str) -> io::Result<bool> {
+    let answer = ask(&format!("{question} [y/N] "))?;
+    Ok(matches!(answer.to_lowercase().as_str(), "y" | "yes"))
+}
+
 /// Discards pending input, if standard input is this program's terminal.
 pub(crate) fn discard_typed_input() {
     let stdin = io::stdin();

@@ -413,6 +413,16 @@ fn usage_error_names_the_problem() {
     refused(&home.run(&["run", "-t", "x"]), 2, "no model is named");
     refused(&home.run(&["resume", "../x"]), 2, "an id");
     refused(
+        &home.run(&["exec", "--host", "box:ssh", "--", "true"]),
+        2,
+        "\"box:ssh\" is not a valid SSH host: the port must be",
+    );
+    refused(
+        &home.run(&["exec", "--image", "", "--", "true"]),
+        2,
+        "a value is required for '--image <IMAGE>'",
+    );
+    refused(
         &home.run(&["demo", "--log-level", "zzz"]),
         2,
         "error, warn, info, debug or trace",

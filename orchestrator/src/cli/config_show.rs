@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCandidates;
 use engine::secrets::Redactor;
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub(super) struct ShowArguments {
     agent: Option<String>,
 
     /// Model of the run.
-    #[arg(short = 'l', long, value_name = "MODEL")]
+    #[arg(short = 'l', long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     model: Option<String>,
 
     /// Maximum number of steps of the run.
@@ -59,7 +60,7 @@ pub(super) struct ShowArguments {
     runtime: Option<Runtime>,
 
     /// Image of the sandbox.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     image: Option<String>,
 
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use clap::builder::NonEmptyStringValueParser;
 use conversations::{Conversations, InitialTask};
 use engine::agent::AgentDefinition;
 use engine::sandbox::SandboxSpec;
@@ -42,7 +43,7 @@ pub(super) struct DemoArguments {
     runtime: Runtime,
 
     /// Image of the sandbox: any with a POSIX shell.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     image: Option<String>,
 
     /// Print the events as JSON on standard output, one per line, instead of the transcript.

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use conversations::Conversations;
 use engine::errors::format_chain;
 use serde_json::json;
@@ -36,11 +37,11 @@ pub(super) struct DoctorArguments {
     runtime: Option<Runtime>,
 
     /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
     host: Option<String>,
 
     /// Check for this model instead of the configured one.
-    #[arg(short = 'l', long, value_name = "MODEL")]
+    #[arg(short = 'l', long, value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     model: Option<String>,
 
     /// Print one JSON array.

@@ -51,6 +51,7 @@ mod write_status;
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 pub(crate) use completions::complete_if_requested;
@@ -188,7 +189,7 @@ struct BackendOptions {
     runtime_options: RuntimeOptions,
 
     /// Image of the sandbox: any with a POSIX shell.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     image: Option<String>,
 
     /// Folder that the agent works in; with ssh, a folder of the remote host. By default a new one,
@@ -201,12 +202,12 @@ struct BackendOptions {
 #[derive(Debug, Clone, Args)]
 struct RuntimeOptions {
     /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
     host: Option<String>,
 
     /// Network of a new sandbox: none (the default), host, or with docker a network of the
     /// engine's.
-    #[arg(long, value_name = "NETWORK")]
+    #[arg(long, value_name = "NETWORK", value_parser = NonEmptyStringValueParser::new())]
     network: Option<String>,
 
     /// With the runtime local: run without isolation if this machine has none. Commands of the

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use protocol::ConversationId;
 
 use super::print;
@@ -13,7 +14,7 @@ use crate::config::{Config, Overrides};
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct RunOptions {
     /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses.
-    #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
+    #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     pub(super) model: Option<String>,
 
     /// Maximum number of steps of the agent.

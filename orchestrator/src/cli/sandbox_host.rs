@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use clap::builder::NonEmptyStringValueParser;
 use sandbox::{HostKeys, SandboxHost, SandboxHostConfig, ServerUrl};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -72,7 +73,7 @@ pub(super) struct SandboxHostArguments {
     runtime: Option<Runtime>,
 
     /// Default image of sandboxes.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     image: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
 use conversations::{HostError, HostedConversations, HostingOptions, UserProfiles};
 use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
@@ -106,7 +106,7 @@ pub(super) struct ServeArguments {
     /// A model, an [llm.NAME] group of the configuration, or scripted:FILE for a file of responses.
     /// Without any, a script of this program, which needs no key, shows what conversations look
     /// like.
-    #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL")]
+    #[arg(short = 'l', long, alias = "llm-config", value_name = "MODEL", value_parser = NonEmptyStringValueParser::new())]
     model: Option<String>,
 
     /// Network, address, ADDRESS:PORT or host name that users may have models and git providers

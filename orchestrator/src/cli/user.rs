@@ -15,6 +15,7 @@ use super::{candidates, load_config_to_read, open_state_of_server, print, table}
 use crate::compose::Stores;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
+use crate::terminal_input;
 use key::KeyCommand;
 
 #[derive(Debug, clap::Args)]
@@ -57,6 +58,10 @@ The conversations stay, and only the operator sees them. One that runs continues
         /// The name.
         #[arg(add = ArgValueCompleter::new(candidates::users))]
         name: UserId,
+
+        /// Do not ask for confirmation.
+        #[arg(short = 'y', long)]
+        yes: bool,
     },
     /// Add, list and revoke keys of users.
     #[command(subcommand)]
@@ -69,10 +74,10 @@ pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyh
     let stores = Stores::open(&config, &state_dir).await?;
     let done = execute(arguments.command, &stores).await;
     stores.close().await;
-    done.map(|()| Exit::Finished)
+    done
 }
 
-async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<()> {
+async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<Exit> {
     let accounts = match command {
         UserCommand::Ls { .. } | UserCommand::Key(KeyCommand::Ls { .. }) => {
             stores.accounts_to_read().await?
@@ -101,7 +106,10 @@ async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<()> {
             record(format!("user add {name}")).await?;
         }
         UserCommand::Ls { json } => list(&users, json).await?,
-        UserCommand::Rm { name } => {
+        UserCommand::Rm { name, yes } => {
+            if !yes && !is_removal_confirmed(&name)? {
+                return Ok(Exit::Failed);
+            }
             users.remove(&name).await?;
             record(format!("user rm {name}")).await?;
             remove_settings(&name, stores).await?;
@@ -112,7 +120,16 @@ async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<()> {
             }
         }
     }
-    Ok(())
+    Ok(Exit::Finished)
+}
+
+/// Asks at a terminal, because keys, settings and secrets cannot be restored.
+fn is_removal_confirmed(name: &UserId) -> anyhow::Result<bool> {
+    if !terminal_input::has_user() {
+        return Ok(true);
+    }
+    let question = format!("Remove the user {name}, with all keys, settings and secrets?");
+    Ok(terminal_input::confirm(&question)?)
 }
 
 async fn add(users: &Users, name: &UserId) -> anyhow::Result<()> {

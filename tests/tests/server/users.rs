@@ -8,6 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tests::glovebox::{Home, TEST_TIMEOUT, bash, finish};
 use tests::host_server::{HostServer, is_state};
+use tests::terminal::TestTerminal;
 
 use super::ports;
 
@@ -353,6 +354,11 @@ async fn conversation_has_the_secrets_of_its_owner() {
             [first.clone(), first.clone()]
         );
     }
+    let mut asked = TestTerminal::start(&home.glovebox(&["user", "rm", "ada"]));
+    asked.wait_for("Remove the user ada, with all keys, settings and secrets? [y/N] ");
+    asked.type_text("\n");
+    asked.wait_for_end(1);
+    assert_eq!(users.status(&ada, Method::GET, "/api/secrets").await, 200);
     let removed = home.glovebox(&["user", "rm", "ada"]).output().unwrap();
     assert!(
         removed.status.success(),

@@ -20,7 +20,8 @@ fn states() -> [&'static str; ConversationStatus::ALL.len()] {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 AGE is the time since the last event, COST the cost of all model calls. A conversation is `interrupted` if its process was \
-killed while the agent worked, and `damaged` if its entry in the list cannot be read.
+killed while the agent worked, and `damaged` if its entry in the list cannot be read. A terminal shows cut cells, a pipe the \
+whole ones.
 Examples:
   glovebox conversations ls --here -n 5
   glovebox conversations ls --state interrupted --state error
@@ -61,7 +62,7 @@ pub(super) async fn run(
         print::line(&serde_json::to_string(&rows)?)?;
     } else {
         let rows: Vec<_> = entries.iter().map(to_cells).collect();
-        table::print(
+        table::print_fitted(
             ["ID", "STATE", "AGE", "COST", "MODEL", "FOLDER", "TITLE"],
             &rows,
         )?;

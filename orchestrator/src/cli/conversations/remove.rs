@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 use conversations::{
     ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError,
@@ -44,7 +45,7 @@ pub(in crate::cli) struct RemoveArguments {
     force: bool,
 
     /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
     pub(super) host: Option<String>,
 }
 
@@ -149,9 +150,6 @@ fn is_confirmed(count: usize, is_by_age: bool) -> anyhow::Result<bool> {
     } else {
         "conversations"
     };
-    let question = format!("Remove {count} {conversations} with sandboxes and workspaces? [y/N] ");
-    Ok(matches!(
-        terminal_input::ask(&question)?.to_lowercase().as_str(),
-        "y" | "yes"
-    ))
+    let question = format!("Remove {count} {conversations} with sandboxes and workspaces?");
+    Ok(terminal_input::confirm(&question)?)
 }

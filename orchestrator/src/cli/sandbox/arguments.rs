@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 use engine::sandbox::{Sandbox, SandboxSummary};
 
@@ -21,7 +22,7 @@ pub(super) struct RuntimeChoice {
     pub(super) runtime: Option<Runtime>,
 
     /// Host of the runtime ssh: user@host:port, or a name from ~/.ssh/config.
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = NonEmptyStringValueParser::new())]
     pub(super) host: Option<String>,
 }
 

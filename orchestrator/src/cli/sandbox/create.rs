@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use engine::sandbox::{Lifetime, ResourceLimits, SandboxSpec, Volume};
 use jiff::Timestamp;
 
@@ -36,14 +37,14 @@ pub(super) struct CreateArguments {
     name: Option<SandboxName>,
 
     /// Image of the sandbox: any with a POSIX shell.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     image: Option<String>,
 
     #[command(flatten)]
     options: SandboxOptions,
 
     /// Network of the sandbox: none (the default), host, or with docker a network of the engine's.
-    #[arg(long, value_name = "NETWORK")]
+    #[arg(long, value_name = "NETWORK", value_parser = NonEmptyStringValueParser::new())]
     network: Option<String>,
 
     /// With the runtime local: run without isolation if this machine has none. Programs in the

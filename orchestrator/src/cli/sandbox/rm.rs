@@ -1,5 +1,6 @@
 //! `glovebox sandbox rm`.
 
+use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 use conversations::Workspaces as _;
 use engine::sandbox::{SandboxSummary, Snapshot};
@@ -29,7 +30,7 @@ pub(super) struct RmArguments {
     all: bool,
 
     /// Remove an image that `sandbox snapshot` created. Can be repeated.
-    #[arg(long, value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE", value_parser = NonEmptyStringValueParser::new())]
     snapshot: Vec<String>,
 
     #[command(flatten)]
