@@ -5,6 +5,7 @@
 //! and much time. Texts and pictures, which may be long, are one value each.
 
 use serde::de::{DeserializeOwned, Error as _};
+use serde_json::{Map, Value};
 
 /// Maximum number of values of a message.
 pub const MAX_VALUES: usize = 100_000;
@@ -76,10 +77,22 @@ pub fn from_str<T: DeserializeOwned>(json: &str) -> serde_json::Result<T> {
     from_slice(json.as_bytes())
 }
 
+/// Number of the values in an object, with itself.
+pub fn count_values(map: &Map<String, Value>) -> usize {
+    1 + map.values().map(count).sum::<usize>()
+}
+
+/// Number of the values in a value, with itself.
+pub fn count(value: &Value) -> usize {
+    match value {
+        Value::Object(map) => count_values(map),
+        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
+        _ => 1,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]

@@ -4,10 +4,11 @@
 
 use std::collections::BTreeMap;
 
-use protocol::untrusted_json;
+use protocol::untrusted_json::count_values;
 use serde_json::{Map, Value};
 
-use crate::wire::merge::{count_values, merge, text};
+use crate::arguments::{MAX_ARGUMENT_VALUES, parse_within};
+use crate::wire::merge::{merge, text};
 use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]
@@ -91,11 +92,12 @@ impl StreamFold for AnthropicFold {
             return None;
         }
         let mut message = self.message?;
+        let mut values_left = MAX_ARGUMENT_VALUES;
         message.insert(
             "content".into(),
             self.blocks
                 .into_values()
-                .map(PartialBlock::finish)
+                .map(|block| block.finish(&mut values_left))
                 .collect(),
         );
         Some(Value::Object(message))
@@ -125,10 +127,10 @@ impl PartialBlock {
         merge(&mut self.value, delta);
     }
 
-    /// Completes the block. Input that is not JSON stays text.
-    fn finish(mut self) -> Value {
+    /// Completes the block. Input that is not JSON, or exceeds the limit, stays text.
+    fn finish(mut self, values_left: &mut usize) -> Value {
         if !self.input.is_empty() {
-            let input = untrusted_json::from_str(&self.input).unwrap_or(Value::String(self.input));
+            let input = parse_within(self.input, values_left);
             self.value.insert("input".into(), input);
         }
         Value::Object(self.value)

@@ -7,9 +7,10 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use protocol::untrusted_json::count_values;
 use serde_json::{Map, Value};
 
-use crate::wire::merge::{MAX_OPEN_ITEMS, count_values, merge, text};
+use crate::wire::merge::{MAX_OPEN_ITEMS, merge, text};
 use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]

@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use protocol::untrusted_json::{count, count_values};
 use serde_json::{Map, Value};
 
-use crate::wire::merge::{count, count_values, text};
+use crate::wire::merge::text;
 use crate::wire::{ProgressBuffer, StreamFold};
 
 #[derive(Debug, Default)]

@@ -22,6 +22,8 @@
 use engine::llm::{Tool, ToolCall};
 use serde_json::{Map, Value};
 
+use crate::arguments::{MAX_ARGUMENT_VALUES, parse_within};
+
 /// Stop sequence, so that the model does not invent the result.
 pub(crate) const CALL_END: &str = "</function";
 
@@ -63,6 +65,7 @@ pub(super) fn parse_response(text: &str, tools: &[Tool]) -> (String, Vec<(String
     let mut outside = String::new();
     let mut calls = Vec::new();
     let mut rest = text;
+    let mut values_left = MAX_ARGUMENT_VALUES;
     while calls.len() < MAX_CALLS
         && let Some((before, call)) = rest.split_once(FUNCTION)
     {
@@ -72,7 +75,7 @@ pub(super) fn parse_response(text: &str, tools: &[Tool]) -> (String, Vec<(String
             calls.push((call.trim().to_owned(), format!("{FUNCTION}{call}")));
             return (outside.trim().to_owned(), calls);
         };
-        let (arguments, after) = parse_body(name.trim(), body, tools);
+        let (arguments, after) = parse_body(name.trim(), body, tools, &mut values_left);
         if has_unmatched_end(after, PARAMETER, PARAMETER_END)
             || has_unmatched_end(after, FUNCTION, "</function>")
         {
@@ -87,7 +90,12 @@ pub(super) fn parse_response(text: &str, tools: &[Tool]) -> (String, Vec<(String
 }
 
 /// Returns the arguments as JSON, or as text if they are malformed, and the text after the call.
-fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a str) {
+fn parse_body<'a>(
+    function: &str,
+    body: &'a str,
+    tools: &[Tool],
+    values_left: &mut usize,
+) -> (String, &'a str) {
     let mut arguments = Map::new();
     let mut rest = body;
     while let Some(parameter) = rest.trim_start().strip_prefix(PARAMETER) {
@@ -105,7 +113,7 @@ fn parse_body<'a>(function: &str, body: &'a str, tools: &[Tool]) -> (String, &'a
         let value = if is_text(tools, function, name) {
             Value::String(value)
         } else {
-            protocol::untrusted_json::from_str(&value).unwrap_or(Value::String(value))
+            parse_within(value, values_left)
         };
         arguments.insert(name.to_owned(), value);
         rest = after;

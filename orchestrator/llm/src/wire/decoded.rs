@@ -5,6 +5,8 @@ use protocol::metrics::TokenUsage;
 use serde_json::Value;
 use uuid::Uuid;
 
+use crate::arguments::MAX_ARGUMENT_VALUES;
+
 /// A decoded response.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Decoded {
@@ -33,6 +35,9 @@ pub(crate) enum DecodeError {
     /// A response of OpenAI's Responses API that failed or was cancelled, without an error.
     #[error("the response failed without an error")]
     Failed,
+    /// The arguments of the calls have too many values.
+    #[error("the calls of the response have more than {MAX_ARGUMENT_VALUES} values")]
+    LargeCalls,
     /// The provider has removed the content.
     #[error("the response was filtered")]
     Filtered,

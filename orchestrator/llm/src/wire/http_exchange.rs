@@ -97,7 +97,8 @@ impl HttpExchange {
             | DecodeError::NoChoices
             | DecodeError::NoMessage
             | DecodeError::NoContent
-            | DecodeError::NoOutput => LlmErrorKind::Malformed,
+            | DecodeError::NoOutput
+            | DecodeError::LargeCalls => LlmErrorKind::Malformed,
             DecodeError::Failed => LlmErrorKind::Unavailable,
         };
         self.failures.new_failure(kind, &error.to_string())

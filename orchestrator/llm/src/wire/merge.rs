@@ -40,20 +40,6 @@ pub(crate) fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
     }
 }
 
-/// Number of the values in an object, with itself.
-pub(crate) fn count_values(map: &Map<String, Value>) -> usize {
-    1 + map.values().map(count).sum::<usize>()
-}
-
-/// Number of the values in a value, with itself.
-pub(crate) fn count(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => count_values(map),
-        Value::Array(items) => 1 + items.iter().map(count).sum::<usize>(),
-        _ => 1,
-    }
-}
-
 /// Appends an item, or merges it into the earlier item that it continues.
 fn push_item(list: &mut Vec<Value>, item: Value) {
     let Value::Object(item) = item else {

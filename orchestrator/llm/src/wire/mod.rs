@@ -27,6 +27,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use crate::arguments::are_bounded;
 use crate::config::{ConfigError, LlmConfig, Provider};
 use crate::prices::{Prices, ReportedCost};
 use crate::retry::RetryPolicy;
@@ -211,9 +212,11 @@ impl ProviderLlm {
         let started = Instant::now();
         let response = exchange.call(&body, wire.new_fold(), on_progress).await?;
         let latency = started.elapsed();
-        let mut decoded = wire
-            .decode(response.body)
-            .map_err(|error| exchange.decode_failure(error))?;
+        let decoding = match are_bounded(&response.body) {
+            true => wire.decode(response.body),
+            false => Err(DecodeError::LargeCalls),
+        };
+        let mut decoded = decoding.map_err(|error| exchange.decode_failure(error))?;
         history.complete(&mut decoded.response, request);
         let reported = ReportedCost {
             by_proxy: response.reported_cost,
