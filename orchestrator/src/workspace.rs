@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, UserId};
+use rustix::fs::{Access, access};
 use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::compose::StateDir;
@@ -67,8 +68,17 @@ impl WorkspaceFolder {
                             repository cloned with --selected-repo";
                 Err(UsageError(text.to_owned()).into())
             }
-            Runtime::Auto | Runtime::Docker | Runtime::Local => {
-                Ok(Self::Local(existing_folder(path)?))
+            Runtime::Auto | Runtime::Docker => Ok(Self::Local(existing_folder(path)?)),
+            Runtime::Local => {
+                let folder = existing_folder(path)?;
+                // An engine has rights of its own, a local sandbox those of this account.
+                access(&folder, Access::READ_OK | Access::EXEC_OK).map_err(|error| {
+                    let folder = folder.display();
+                    UsageError(format!(
+                        "this account cannot use the folder {folder}: {error}; name another one with -d"
+                    ))
+                })?;
+                Ok(Self::Local(folder))
             }
         }
     }

@@ -414,8 +414,8 @@ async fn doctor_checks_the_configured_runtime_only() {
     let (code, checks) = doctor(&home, &["-l", "test"], &variables);
     assert_eq!(
         (code, &check(&checks, "isolation")["status"]),
-        (0, &json!("ok")),
-        "{checks}"
+        (0, &json!("warning")),
+        "an engine that is configured is missed: {checks}"
     );
     let (code, checks) = doctor(&home, &["--runtime", "docker", "-l", "test"], &variables);
     assert_eq!((code, names(&checks)[0]), (1, "engine"), "{checks}");
@@ -426,6 +426,22 @@ async fn doctor_checks_the_configured_runtime_only() {
         "{checks}"
     );
     assert_eq!(server.call_count(), 3);
+}
+
+#[test]
+fn doctor_names_the_next_step_for_a_store_that_is_down() {
+    let home = Home::new();
+    let script = home.script(&json!([finish()]));
+    let store = ["--store", "postgres://127.0.0.1:1/glovebox"];
+    let arguments = [&["--runtime", "local", "-l", &script], &store[..]].concat();
+    let (code, checks) = doctor(&home, &arguments, &[]);
+    let found = check(&checks, "store");
+    assert_eq!((code, &found["status"]), (1, &json!("failed")), "{checks}");
+    let detail = found["detail"].as_str().unwrap();
+    assert!(
+        detail.contains("; start the database, or set url"),
+        "{detail}"
+    );
 }
 
 #[test]

@@ -200,6 +200,9 @@ impl ConversationRun<'_> {
             true => sweep.abort().await,
             false => sweep.finish().await,
         }
+        if let (Err(_), _) | (_, Err(_)) = (&closed, &exit) {
+            print::note(&format!("resume with: glovebox resume {id}\n"));
+        }
         closed?;
         exit
     }

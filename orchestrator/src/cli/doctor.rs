@@ -174,10 +174,19 @@ async fn runtime(config: &Config, state_dir: &StateDir) -> Check {
                 let isolation = isolation(&local, state_dir).await;
                 let isolation =
                     isolation.map(|detail| format!("no container engine answers; local: {detail}"));
-                Check::new(
+                let check = Check::new(
                     "isolation",
                     isolation.map_err(|cause| cause.context(format!("{error:#}"))),
-                )
+                );
+                match (check.status, &config.host.docker_host) {
+                    // An engine that is configured is missed.
+                    (Status::Ok, Some(host)) => Check {
+                        status: Status::Warning,
+                        detail: format!("{} (DOCKER_HOST is {host}: {error:#})", check.detail),
+                        ..check
+                    },
+                    _ => check,
+                }
             }
         },
         Runtime::Ssh => Check::new("ssh", remote(config, state_dir).await),
@@ -284,6 +293,18 @@ async fn store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> 
     if config.store.url.is_none() && !state_dir.events_file().exists() {
         return Ok("no conversations yet".to_owned());
     }
+    let next_step = match &config.store.url {
+        Some(_) => "start the database, or set url in [store] (STORE_URL)",
+        None => {
+            "make the state folder writable, or set file_store_path under [core] to another one"
+        }
+    };
+    check_store(config, state_dir)
+        .await
+        .map_err(|error| anyhow::anyhow!("{error:#}; {next_step}"))
+}
+
+async fn check_store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
     let stores = Stores::open(config, state_dir).await?;
     let checked = async {
         stores.check_blobs().await?;

@@ -290,10 +290,12 @@ fn next_step(kind: LlmErrorKind) -> &'static str {
         // The error has it.
         LlmErrorKind::MissingKey => "",
         LlmErrorKind::UnknownModel => "; set LLM_MODEL, or model under [llm]",
-        LlmErrorKind::WrongAddress
-        | LlmErrorKind::AddressRefused
-        | LlmErrorKind::Connection
-        | LlmErrorKind::Timeout => "; set LLM_BASE_URL, or base_url under [llm]",
+        LlmErrorKind::WrongAddress | LlmErrorKind::AddressRefused | LlmErrorKind::Connection => {
+            "; set LLM_BASE_URL, or base_url under [llm]"
+        }
+        LlmErrorKind::Timeout => {
+            "; a model that is being loaded answers later: try again, or set LLM_BASE_URL, or base_url under [llm]"
+        }
         LlmErrorKind::OutOfCredit => {
             "; add credit, or set the key of another account in LLM_API_KEY"
         }

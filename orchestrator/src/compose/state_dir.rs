@@ -331,12 +331,19 @@ fn is_still_at(file: &File, path: &Path) -> bool {
     matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(current)) if opened == current)
 }
 
+/// What the user can do about a state folder that cannot be written.
+const UNWRITABLE: &str = ": set file_store_path under [core] to a folder of your own";
+
 /// Adds what the user can do about event logs that cannot be opened.
 fn with_next_step(error: OpenError) -> anyhow::Error {
     let next = match &error {
         OpenError::Full { .. } => ": free some space",
         OpenError::NotADatabase { .. } => {
             ": move it away, and restore a backup with `glovebox store restore`"
+        }
+        unwritable if unwritable.may_be_read_only() => {
+            let text = format!("cannot open the event logs: {}", format_chain(&error));
+            return UsageError(format!("{text}{UNWRITABLE}")).into();
         }
         _ => "",
     };
@@ -350,10 +357,7 @@ fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
         .map(std::io::Error::kind)
     {
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => error,
-        _ => UsageError(format!(
-            "{error:#}: set file_store_path under [core] to a folder of your own"
-        ))
-        .into(),
+        _ => UsageError(format!("{error:#}{UNWRITABLE}")).into(),
     }
 }
 

@@ -167,7 +167,10 @@ impl<'a> ResponseReader<'a> {
                     .failures
                     .wrong_address(200, &ErrorBody::parse(text).message);
             }
-            let detail = format!("not JSON ({error}): {}", ErrorBody::parse(text).message);
+            let detail = match text.trim() {
+                "" => "the response is empty".to_owned(),
+                _ => format!("not JSON ({error}): {}", ErrorBody::parse(text).message),
+            };
             self.failures.new_failure(LlmErrorKind::Malformed, &detail)
         })?;
         match ErrorBody::find(&value) {

@@ -145,7 +145,7 @@ impl OpenError {
 
     /// Whether the file can perhaps be read, and not be written. SQLite reports that with different
     /// errors, depending on its first operation.
-    pub(super) fn may_be_read_only(&self) -> bool {
+    pub fn may_be_read_only(&self) -> bool {
         match self {
             Self::ReadOnly { .. } | Self::Full { .. } => true,
             Self::Open { source, .. } | Self::Migrate { source, .. } => matches!(
