@@ -38,7 +38,7 @@ pub(super) async fn environment(
         ScriptResult::Exited { code: 0, output } if output.last() == Some(&0) => {
             return Ok(variables(&output));
         }
-        ScriptResult::Exited { .. } => "exited or replaced it",
+        ScriptResult::Exited { .. } => "did not leave a shell that works",
         ScriptResult::TooMuchOutput => "set too large an environment",
         ScriptResult::TimedOut => "did not end in time",
     };

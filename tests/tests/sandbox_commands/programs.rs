@@ -171,3 +171,25 @@ fn interrupt_ends_exec_when_its_output_is_not_read() {
     drop(stdout);
     fixture.end();
 }
+
+#[test]
+fn sandbox_that_was_killed_is_reported_with_its_exit_code() {
+    let Some(fixture) = SandboxFixture::docker() else {
+        return;
+    };
+    let listed = fixture.list();
+    let container = listed[0]["sandbox_id"].as_str().unwrap();
+    let killed = std::process::Command::new("docker")
+        .args(["kill", container])
+        .output()
+        .unwrap();
+    assert!(killed.status.success(), "{killed:?}");
+    for _ in 0..2 {
+        refused(
+            &fixture.exec(&["true"]),
+            1,
+            "has ended with code 137; `glovebox sandbox logs",
+        );
+    }
+    fixture.end();
+}

@@ -69,12 +69,14 @@ impl SandboxRuntime {
                 );
                 Err(UsageError(text).into())
             }
-            SandboxState::Ended => Err(SandboxError::Lost {
-                detail: format!(
-                    "the server of {name} has ended; `glovebox sandbox logs {name}` may say why"
-                ),
-            }
-            .into()),
+            // The runtime may know the cause, such as a lack of memory.
+            SandboxState::Ended => match self.provider.find(&summary.sandbox).await {
+                Err(SandboxError::Lost { detail }) => Err(SandboxError::Lost {
+                    detail: format!("{detail}; `glovebox sandbox logs {name}` may say more"),
+                }
+                .into()),
+                found => Ok(found?),
+            },
         }
     }
 
