@@ -11,6 +11,7 @@
 //! Rules see only the text of an action: a program can hide what it does, so isolation remains the
 //! sandbox's task.
 
+mod builtins;
 mod facts;
 mod file;
 mod pattern;
