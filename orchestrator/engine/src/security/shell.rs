@@ -26,13 +26,24 @@ pub(super) struct UnparsedShell;
 /// A word of a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
-    /// The text without quotes. If it is not certain, only up to the first expansion.
+    /// The text without quotes, up to the first expansion.
     pub(super) text: String,
-    /// Whether the text is complete: no variables, substitutions or patterns.
-    pub(super) is_certain: bool,
+    pub(super) expansion: Expansion,
     /// Whether it stays one word: it has no expansion outside of quotes that may be empty or be
     /// split.
     pub(super) is_single: bool,
+}
+
+/// How the shell's expansion of a word can differ from its text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Expansion {
+    /// The text is complete.
+    None,
+    /// Patterns and braces complete the text, without `..` in a path.
+    Pattern,
+    /// Any text follows. Without quotes, it may be split into several words.
+    #[default]
+    Any,
 }
 
 /// A simple command.
@@ -316,7 +327,7 @@ impl ShellParser {
             let strips_tabs = self.consume('-');
             let delimiter = self.operand()?;
             // In delimiters, `$` and backslashes have other meanings than in words.
-            if !delimiter.word.is_certain || delimiter.word.text.contains(['$', '\\', '\n']) {
+            if !delimiter.word.is_certain() || delimiter.word.text.contains(['$', '\\', '\n']) {
                 return Err(UnparsedShell);
             }
             self.heredocs.push(Heredoc {
@@ -331,7 +342,7 @@ impl ShellParser {
         let _ = direction == '>' && (self.consume('>') || self.consume('|'));
         let word = self.operand()?.word;
         let is_descriptor =
-            word.is_certain && word.text.chars().all(|c| c.is_ascii_digit() || c == '-');
+            word.is_certain() && word.text.chars().all(|c| c.is_ascii_digit() || c == '-');
         if copies && is_descriptor {
             return Ok(());
         }
@@ -391,7 +402,7 @@ impl ShellParser {
                     let is_number =
                         character == '$' && matches!(self.peek(1), Some('?' | '#' | '$'));
                     self.expansion(&mut word)?;
-                    word.is_single &= word.is_certain || is_number;
+                    word.is_single &= word.is_certain() || is_number;
                 }
                 // Another home, or a folder of the stack.
                 '~' if self.position == start
@@ -401,7 +412,7 @@ impl ShellParser {
                     ) =>
                 {
                     self.position += 1;
-                    word.is_certain = false;
+                    word.expansion = Expansion::Any;
                     word.is_single = false;
                 }
                 // The placeholder of `find` and `xargs`.
@@ -424,7 +435,7 @@ impl ShellParser {
                     if is_alone && matches!(character, '{' | '[') {
                         word.push(character);
                     } else {
-                        word.is_certain = false;
+                        word.expansion = word.expansion.max(Expansion::Pattern);
                         word.is_single = false;
                     }
                 }
@@ -440,6 +451,9 @@ impl ShellParser {
         let is_redirected = matches!(self.peek(0), Some('<' | '>'));
         if is_redirected && source.is_some_and(|source| source.starts_with(&['{'])) {
             return Err(UnparsedShell);
+        }
+        if word.expansion == Expansion::Pattern && source.is_some_and(may_expand_to_parent) {
+            word.expansion = Expansion::Any;
         }
         let assigned = source.and_then(assigned_name);
         Ok(QuotedWord {
@@ -487,7 +501,7 @@ impl ShellParser {
     /// At `$` or a backtick.
     fn expansion(&mut self, word: &mut Word) -> Result<(), UnparsedShell> {
         if self.next()? == '`' {
-            word.is_certain = false;
+            word.expansion = Expansion::Any;
             return self.backticks();
         }
         match self.peek(0) {
@@ -497,7 +511,7 @@ impl ShellParser {
             Some('[') => Err(UnparsedShell),
             Some('(') => {
                 self.position += 1;
-                word.is_certain = false;
+                word.expansion = Expansion::Any;
                 // Arithmetic, or a subshell in a substitution: only the shell itself can decide.
                 if self.peek(0) == Some('(') {
                     Err(UnparsedShell)
@@ -506,7 +520,7 @@ impl ShellParser {
                 }
             }
             Some('{') => {
-                word.is_certain = false;
+                word.expansion = Expansion::Any;
                 self.position += 1;
                 let start = self.position;
                 while self.next()? != '}' {}
@@ -517,7 +531,7 @@ impl ShellParser {
                 }
             }
             Some(name) if name.is_ascii_alphabetic() || name == '_' => {
-                word.is_certain = false;
+                word.expansion = Expansion::Any;
                 while self
                     .peek(0)
                     .is_some_and(|name| name.is_ascii_alphanumeric() || name == '_')
@@ -527,7 +541,7 @@ impl ShellParser {
                 Ok(())
             }
             Some(special) if special.is_ascii_digit() || "?@*#$!-".contains(special) => {
-                word.is_certain = false;
+                word.expansion = Expansion::Any;
                 self.position += 1;
                 Ok(())
             }
@@ -565,7 +579,7 @@ impl ShellParser {
 impl QuotedWord {
     fn is_number(&self) -> bool {
         let text = &self.word.text;
-        let is_plain = self.word.is_certain && !self.is_quoted && !text.is_empty();
+        let is_plain = self.word.is_certain() && !self.is_quoted && !text.is_empty();
         is_plain && text.chars().all(|digit| digit.is_ascii_digit())
     }
 }
@@ -575,15 +589,28 @@ impl Word {
     pub(super) fn certain(text: &str) -> Self {
         Self {
             text: text.to_owned(),
-            is_certain: true,
+            expansion: Expansion::None,
             is_single: true,
+        }
+    }
+
+    /// Whether the text is complete: no variables, substitutions or patterns.
+    pub(super) fn is_certain(&self) -> bool {
+        self.expansion == Expansion::None
+    }
+
+    /// Returns a word that starts with the same text.
+    pub(super) fn with_unknown_rest(self) -> Self {
+        Self {
+            expansion: Expansion::Any,
+            ..self
         }
     }
 
     /// Appends a character, unless it follows an expansion: only the prefix of the word is known
     /// then.
     fn push(&mut self, character: char) {
-        if self.is_certain {
+        if self.is_certain() {
             self.text.push(character);
         }
     }
@@ -600,11 +627,11 @@ impl CurrentCommand {
             match word.text.as_str() {
                 "if" | "then" | "else" | "elif" | "fi" | "do" | "done" | "while" | "until"
                 | "{" | "}" | "!"
-                    if word.is_certain =>
+                    if word.is_certain() =>
                 {
                     return Ok(());
                 }
-                "for" if word.is_certain => self.is_for = true,
+                "for" if word.is_certain() => self.is_for = true,
                 "case" | "esac" | "select" | "function" | "coproc" => return Err(UnparsedShell),
                 _ => {}
             }
@@ -615,7 +642,7 @@ impl CurrentCommand {
         }
         // A loop over `PATH` is an assignment, too.
         let is_variable = self.is_for && self.command.words.len() == 1;
-        if is_variable && !(word.is_certain && is_plain_variable(&word.text)) {
+        if is_variable && !(word.is_certain() && is_plain_variable(&word.text)) {
             return Err(UnparsedShell);
         }
         match assigned.filter(|_| self.command.words.is_empty()) {
@@ -635,6 +662,24 @@ pub(super) fn is_plain_variable(name: &str) -> bool {
 
 fn is_plain_letter(letter: char) -> bool {
     letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_'
+}
+
+/// Whether a word with patterns or braces may have the component `..`. Its first dot is in the
+/// source, because no pattern matches a dot at the start of a name.
+fn may_expand_to_parent(source: &[char]) -> bool {
+    let is_quote = |character: &&char| matches!(character, '\\' | '\'' | '"');
+    let source: Vec<char> = source.iter().copied().filter(|c| !is_quote(&c)).collect();
+    // Braces may be empty.
+    let is_start = |character: char| "/={,}".contains(character);
+    let may_be_dot = |character: char| ".*?[{,}".contains(character);
+    source.iter().enumerate().any(|(index, character)| {
+        let before = index.checked_sub(1).and_then(|before| source.get(before));
+        *character == '.'
+            && before.is_none_or(|before| is_start(*before))
+            && source
+                .get(index + 1)
+                .is_some_and(|after| may_be_dot(*after))
+    })
 }
 
 /// Returns the variable of `NAME=value` or `NAME+=value`, according to the text with its quotes.

@@ -37,16 +37,16 @@ pub(super) fn alters_environment(name: &str, arguments: &[Word]) -> bool {
             // Without quotes, the value may be split into further names.
             Some((name, _)) => (name, word.is_single),
             // An expansion may continue the name.
-            None => (word.text.as_str(), word.is_certain),
+            None => (word.text.as_str(), word.is_certain()),
         };
         is_complete && is_harmless_variable(name.trim_end_matches('+'))
     };
-    let is_plain = |word: &Word| word.is_certain && shell::is_plain_variable(&word.text);
-    let is_option = |word: &Word| word.is_certain && word.text.starts_with('-');
+    let is_plain = |word: &Word| word.is_certain() && shell::is_plain_variable(&word.text);
+    let is_option = |word: &Word| word.is_certain() && word.text.starts_with('-');
     if is_in(DECLARATIONS, name) {
         return !arguments
             .iter()
-            .all(|word| is_harmless(word) || (word.is_certain && word.text == "-p"));
+            .all(|word| is_harmless(word) || (word.is_certain() && word.text == "-p"));
     }
     if is_in(VARIABLE_SETTERS, name) {
         return !arguments
@@ -67,12 +67,12 @@ pub(super) fn alters_environment(name: &str, arguments: &[Word]) -> bool {
                 let letters = word.text.strip_prefix(['-', '+']);
                 letters.is_some_and(|letters| letters.contains('k')) || word.text == "keyword"
             };
-            let may_be_options = |word: &&Word| !(word.is_certain && word.text == "--");
+            let may_be_options = |word: &&Word| !(word.is_certain() && word.text == "--");
             let mut options = arguments.iter().take_while(may_be_options);
-            arguments.iter().any(sets_keyword) || options.any(|word| !word.is_certain)
+            arguments.iter().any(sets_keyword) || options.any(|word| !word.is_certain())
         }
         "shopt" => arguments.iter().any(|word| {
-            !word.is_certain || matches!(word.text.as_str(), "keyword" | "expand_aliases")
+            !word.is_certain() || matches!(word.text.as_str(), "keyword" | "expand_aliases")
         }),
         _ => is_in(DEFINITIONS, name),
     }
@@ -96,18 +96,18 @@ pub(super) fn may_evaluate_arguments(name: &str, arguments: &[Word]) -> bool {
         "printf" => may_print_to_subscript(arguments),
         // `jobs -x` runs a command.
         "jobs" => arguments.iter().any(|word| {
-            !word.is_certain || (word.text.starts_with('-') && word.text.contains('x'))
+            !word.is_certain() || (word.text.starts_with('-') && word.text.contains('x'))
         }),
         "export" | "readonly" => {
             arguments.iter().any(is_code) || arguments.iter().any(has_declaration_type)
         }
         "declare" | "typeset" | "local" => arguments.iter().any(|word| {
-            let is_name_known = word.is_certain || (word.is_single && word.text.contains('='));
+            let is_name_known = word.is_certain() || (word.is_single && word.text.contains('='));
             is_code(word) || !is_name_known || has_subscript(word) || has_declaration_type(word)
         }),
         _ if is_in(SUBSCRIPT_EVALUATORS, name) => arguments
             .iter()
-            .any(|word| is_code(word) || !word.is_certain || has_subscript(word)),
+            .any(|word| is_code(word) || !word.is_certain() || has_subscript(word)),
         _ => false,
     }
 }
@@ -130,11 +130,11 @@ fn has_declaration_type(word: &Word) -> bool {
 /// Whether `test` may evaluate a subscript. With expansions, only expressions that have the same
 /// meaning for every value are known.
 fn may_test_variable(name: &str, arguments: &[Word]) -> bool {
-    if arguments.iter().all(|word| word.is_certain) {
+    if arguments.iter().all(|word| word.is_certain()) {
         let tests_variable = arguments.iter().any(|word| is_in(" -v -R ", &word.text));
         return tests_variable && arguments.iter().any(has_subscript);
     }
-    let is_literal = |word: &Word, text: &str| word.is_certain && word.text == text;
+    let is_literal = |word: &Word, text: &str| word.is_certain() && word.text == text;
     let operands = match (name, arguments.split_last()) {
         ("[", Some((last, operands))) if is_literal(last, "]") => operands,
         ("[", _) => return true,
@@ -146,8 +146,8 @@ fn may_test_variable(name: &str, arguments: &[Word]) -> bool {
     };
     let is_known = match operands {
         [_] => true,
-        [operator, _] => operator.is_certain && is_in(UNARY_TESTS, &operator.text),
-        [_, operator, _] => operator.is_certain && is_in(BINARY_TESTS, &operator.text),
+        [operator, _] => operator.is_certain() && is_in(UNARY_TESTS, &operator.text),
+        [_, operator, _] => operator.is_certain() && is_in(BINARY_TESTS, &operator.text),
         _ => false,
     };
     !is_known || !operands.iter().all(|word| word.is_single)
@@ -159,17 +159,17 @@ fn may_print_to_subscript(arguments: &[Word]) -> bool {
         return false;
     };
     let mut format = first;
-    if first.is_certain && first.text == "--" {
+    if first.is_certain() && first.text == "--" {
         let Some((second, others)) = rest.split_first() else {
             return false;
         };
         (format, rest) = (second, others);
     } else if first.text.starts_with("-v") {
-        let is_known = |word: &Word| word.is_certain && !word.text.contains('[');
+        let is_known = |word: &Word| word.is_certain() && !word.text.contains('[');
         return !arguments.iter().take(2).all(is_known);
-    } else if !first.is_certain && (first.text.is_empty() || first.text.starts_with('-')) {
+    } else if !first.is_certain() && (first.text.is_empty() || first.text.starts_with('-')) {
         return true;
     }
     // The value of an expansion may contain `%n`, which needs an argument.
-    !(format.is_certain || format.is_single && rest.is_empty())
+    !(format.is_certain() || format.is_single && rest.is_empty())
 }

@@ -215,15 +215,13 @@ impl ActionFacts {
                     return opaque;
                 };
                 // Characters of an address may be percent-encoded.
-                let certain = path.find(['%', '?', '#']).unwrap_or(path.len());
-                let (text, is_certain) = (
-                    path.get(..certain).unwrap_or_default(),
-                    certain == path.len(),
-                );
+                let encoded = path.find(['%', '?', '#']);
+                let text = path.get(..encoded.unwrap_or(path.len()));
+                let word = Word::certain(text.unwrap_or_default());
                 Self {
-                    reads: vec![Word {
-                        is_certain,
-                        ..Word::certain(text)
+                    reads: vec![match encoded {
+                        Some(_) => word.with_unknown_rest(),
+                        None => word,
                     }],
                     ..Self::default()
                 }
@@ -342,7 +340,7 @@ fn add_command_facts(
         facts.push(own);
         return Ok(());
     };
-    if !program.is_certain {
+    if !program.is_certain() {
         return Err(UnparsedShell);
     }
     let name = program.text.rsplit('/').next().unwrap_or_default();
@@ -387,7 +385,7 @@ fn add_command_facts(
 fn find_has_own_effect(arguments: &[Word]) -> bool {
     arguments
         .iter()
-        .any(|word| !word.is_certain || is_in(FIND_WRITES, &word.text))
+        .any(|word| !word.is_certain() || is_in(FIND_WRITES, &word.text))
 }
 
 /// Command that a wrapper runs.
@@ -409,7 +407,7 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
         "eval" => {
             let is_option = |word: &Word| word.text.starts_with('-');
             if arguments.first().is_some_and(is_option)
-                || !arguments.iter().all(|word| word.is_certain)
+                || !arguments.iter().all(|word| word.is_certain())
             {
                 return Err(UnparsedShell);
             }
@@ -417,11 +415,6 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
             Ok(WrappedCommand::Text(words.join(" ")))
         }
         "find" => {
-            // The files that it finds are unknown.
-            let word = |word: &Word| match word.text.contains("{}") {
-                true => Word::default(),
-                false => word.clone(),
-            };
             let commands: Vec<Vec<Word>> = arguments
                 .iter()
                 .enumerate()
@@ -429,7 +422,7 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
                 .map(|(index, _)| {
                     let rest = arguments.iter().skip(index + 1);
                     let command = rest.take_while(|word| word.text != ";");
-                    command.map(word).collect()
+                    command.map(|word| fill_placeholder(word, "{}")).collect()
                 })
                 .collect();
             Ok(match commands.is_empty() {
@@ -447,12 +440,23 @@ fn wrapped_command(name: &str, arguments: &[Word]) -> Result<WrappedCommand, Unp
     }
 }
 
+/// Returns a word in which `find` or `xargs` may replace the placeholder. The whole word may become
+/// the program or a path.
+fn fill_placeholder(word: &Word, placeholder: &str) -> Word {
+    match word.is_certain() {
+        _ if word.text.contains(placeholder) => Word::default(),
+        true => word.clone(),
+        // An expansion may contain the placeholder.
+        false => word.clone().with_unknown_rest(),
+    }
+}
+
 /// Returns the text that a shell runs: the first word after all options if one of them is `-c`.
 fn shell_text(arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
     let mut has_text = false;
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
-        if !word.is_certain {
+        if !word.is_certain() {
             return Err(UnparsedShell);
         }
         let letters = match word.text.as_str() {
@@ -478,7 +482,7 @@ fn shell_text(arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
             // `keyword` makes arguments assignments.
             if rest
                 .next()
-                .is_none_or(|value| !value.is_certain || value.text == "keyword")
+                .is_none_or(|value| !value.is_certain() || value.text == "keyword")
             {
                 return Err(UnparsedShell);
             }
@@ -489,7 +493,7 @@ fn shell_text(arguments: &[Word]) -> Result<WrappedCommand, UnparsedShell> {
 
 fn script_or_text(word: Option<&Word>, has_text: bool) -> Result<WrappedCommand, UnparsedShell> {
     match word {
-        Some(text) if has_text && text.is_certain => Ok(WrappedCommand::Text(text.text.clone())),
+        Some(text) if has_text && text.is_certain() => Ok(WrappedCommand::Text(text.text.clone())),
         Some(_) if has_text => Err(UnparsedShell),
         _ => Ok(WrappedCommand::Opaque),
     }
@@ -549,16 +553,15 @@ fn strip_wrapper(wrapper: &Wrapper, arguments: &[Word]) -> Result<WrappedCommand
     let command_start = index + wrapper.operands;
     // An expansion to several words moves the command.
     let mut skipped = arguments.iter().take(command_start);
-    if skipped.any(|word| !word.is_certain) {
+    if skipped.any(|word| !word.is_certain()) {
         return Err(UnparsedShell);
     }
     let stdin = (wrapper.name == "xargs").then(Word::default);
     let words = arguments.iter().skip(command_start);
     let words: Vec<_> = words
         .map(|word| match placeholder {
-            // Its standard input is part of the word, which may be the program.
-            Some(placeholder) if word.text.contains(placeholder) => Word::default(),
-            _ => word.clone(),
+            Some(placeholder) => fill_placeholder(word, placeholder),
+            None => word.clone(),
         })
         .collect();
     Ok(match words.is_empty() {
@@ -607,26 +610,26 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
             }
             None => word.clone(),
         };
-        if word.text.starts_with('-') && word.is_certain {
+        if word.text.starts_with('-') && word.is_certain() {
             continue;
         }
         if let Some(host) = url_host(&word.text)
             .or_else(|| is_network_program.then(|| bare_host(&word.text)).flatten())
         {
             // Text after a host, without a slash, may still be part of it.
-            let is_whole = word.is_certain
+            let is_whole = word.is_certain()
                 || word
                     .text
                     .rsplit("://")
                     .next()
                     .is_some_and(|rest| rest.contains('/'));
-            facts.hosts.push(Word {
-                is_certain: host.is_certain && is_whole,
-                ..host
+            facts.hosts.push(match is_whole {
+                true => host,
+                false => host.with_unknown_rest(),
             });
             continue;
         }
-        if is_network_program && !word.is_certain {
+        if is_network_program && !word.is_certain() {
             facts.hosts.push(Word::default());
         }
         if is_writer || is_target {
@@ -686,9 +689,9 @@ fn host_word(host: &str) -> Word {
         None => host.split(':').next(),
     };
     let text = name.unwrap_or_default().trim_end_matches('.');
-    Word {
-        is_certain: !text.is_empty(),
-        ..Word::certain(text)
+    match text {
+        "" => Word::default(),
+        text => Word::certain(text),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-use super::super::shell::Word;
+use super::super::shell::{Expansion, Word};
 
 /// Whether a pattern matches. Of several results the highest counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,12 +72,16 @@ impl TextPattern {
     }
 
     fn matches(&self, word: &Word) -> Match {
-        if word.is_certain {
+        if word.is_certain() {
             return if self.glob.is_match(&word.text) {
                 Match::Yes
             } else {
                 Match::No
             };
+        }
+        // In a path, `..` or a further word may follow.
+        if word.expansion == Expansion::Any {
+            return Match::Maybe;
         }
         let may_start_with = word.text.starts_with(&self.prefix)
             && !(self.is_literal && word.text.len() > self.prefix.len());
@@ -143,7 +147,7 @@ impl CommandPattern {
             .all(|pattern| rest.any(|word| pattern.matches(word) == Match::Yes));
         if has_arguments && self.flags.iter().all(has_flag) {
             Match::Yes
-        } else if words.iter().any(|word| !word.is_certain) {
+        } else if words.iter().any(|word| !word.is_certain()) {
             Match::Maybe
         } else {
             Match::No
@@ -204,13 +208,13 @@ impl PathPattern {
 fn normalize_path(path: &Word) -> Word {
     let mut parts: Vec<&str> = Vec::new();
     let is_absolute = path.text.starts_with('/');
-    let mut is_certain = path.is_certain;
+    let mut expansion = path.expansion;
     for part in path.text.split('/') {
         match part {
             "" | "." => {}
             ".." if parts.pop().is_some_and(|part| part != "~") || is_absolute => {}
             ".." => {
-                is_certain = false;
+                expansion = Expansion::Any;
                 parts.clear();
                 break;
             }
@@ -218,14 +222,14 @@ fn normalize_path(path: &Word) -> Word {
         }
     }
     let root = if is_absolute { "/" } else { "" };
-    let end = if !is_certain && path.text.ends_with('/') && !parts.is_empty() {
+    let end = if expansion != Expansion::None && path.text.ends_with('/') && !parts.is_empty() {
         "/"
     } else {
         ""
     };
     Word {
         text: format!("{root}{}{end}", parts.join("/")),
-        is_certain,
+        expansion,
         is_single: path.is_single,
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 
 /// Each command as its words; `$` marks one that is not certain.
 fn shown(text: &str) -> Vec<String> {
-    let word = |word: &Word| format!("{}{}", word.text, if word.is_certain { "" } else { "$" });
+    let word = |word: &Word| format!("{}{}", word.text, if word.is_certain() { "" } else { "$" });
     let words = |words: &[Word]| words.iter().map(word).collect::<Vec<_>>().join(" ");
     let command = |command: ShellCommand| {
         let reads = command.reads.iter().map(|read| format!(" <{}", word(read)));
