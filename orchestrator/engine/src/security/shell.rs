@@ -405,7 +405,7 @@ impl ShellParser {
                     word.is_single &= word.is_certain() || is_number;
                 }
                 // Another home, or a folder of the stack.
-                '~' if self.position == start
+                '~' if self.at_tilde_prefix(start, &word)
                     && !matches!(
                         self.peek(1),
                         None | Some('/' | ' ' | '\t' | '\n' | ';' | ')')
@@ -461,6 +461,21 @@ impl ShellParser {
             is_quoted,
             assigned,
         })
+    }
+
+    /// Whether `~` stands for a folder: at the start of a word, and after `=` and `:` of an
+    /// assignment. Bash expands arguments of that form as well.
+    fn at_tilde_prefix(&self, start: usize, word: &Word) -> bool {
+        let Some(before) = self.characters.get(start..self.position) else {
+            return false;
+        };
+        // A pattern may be the subscript of `NAME[x]=~`.
+        let may_be_assignment = || !word.is_certain() || assigned_name(before).is_some();
+        match before.last() {
+            None => true,
+            Some('=' | ':') => may_be_assignment(),
+            Some(_) => false,
+        }
     }
 
     fn double_quoted(&mut self, word: &mut Word) -> Result<(), UnparsedShell> {

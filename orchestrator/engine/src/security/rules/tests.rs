@@ -790,6 +790,10 @@ fn path_is_not_low_when_its_expansion_may_climb() {
         ("cat /tmp/{.,x}{.,y}/etc/shadow", Unknown),
         ("cat /tmp/x{/..,}/../etc/shadow", Unknown),
         ("cat ~/../etc/shadow", Unknown),
+        ("dd if=~root/.ssh/x of=/dev/null", Unknown),
+        ("dd i''f=~root/.ssh/x x:=~root/.ssh/x", Low),
+        ("cat < a=~root/.ssh/x", Unknown),
+        ("dd if=~/.ssh/x of=/dev/null", High),
         ("find ../etc/shadow -exec cat /tmp/{}'' \\;", Unknown),
         ("ls | xargs -I{} cat /tmp/{,\"{}\"}", Unknown),
         ("cat /tmp/../etc/shadow", High),
@@ -812,7 +816,7 @@ fn path_is_not_low_when_its_expansion_may_climb() {
 }
 
 /// Parts of a word that may become the path of a secret.
-const PATH_FRAGMENTS: [&str; 32] = [
+const PATH_FRAGMENTS: [&str; 36] = [
     "*",
     "*",
     "?",
@@ -843,6 +847,10 @@ const PATH_FRAGMENTS: [&str; 32] = [
     "$x",
     "\"$x\"",
     "~",
+    "~+",
+    "~+/../secret",
+    "=~+/../secret",
+    ":~+/../secret",
     "=",
     ":",
 ];
@@ -963,6 +971,8 @@ fn shells_expand_words_that_the_property_looks_for() {
         ("", "@/work/.*/secret"),
         ("", "@/work/.?/secret"),
         ("", "of=@/work/*/.\"./\"../secret"),
+        ("", "of=~+/../secret/key"),
+        ("", "of+=~+/../secret/key"),
     ] {
         let (value, word) = (secret.fill(value), secret.fill(word));
         let mut shells = EXPANDING_SHELLS.iter();

@@ -75,6 +75,14 @@ fn every_command_of_a_text_is_extracted() {
         ),
         ("echo ${X:-y} ${#X} ${X%.*} \"${X}\"", &["echo $ $ $ $"]),
         ("cat ~me/x ~+ ~/y", &["cat $ $ ~/y"]),
+        (
+            "a b=~me/x b+=c:~me _=\"c\":~me b[1]=~me",
+            &["a b=$ b+=c:$ _=c:$ b$"],
+        ),
+        (
+            "a b=c~me \"b\"=~me b\\=~me b=\"\"~me --b=~me b:~me b=~/x",
+            &["a b=c~me b=~me b=~me b=~me --b=~me b:~me b=~/x"],
+        ),
         ("find . -exec a {} +", &["find . -exec a {} +"]),
         ("a {b,c} >x '{d}'>y", &["a $ {d} >x >y"]),
     ] {
