@@ -53,6 +53,9 @@ const COPIERS: &str = " cp ln install rsync ";
 const NETWORK_PROGRAMS: &str =
     " curl wget nc ncat telnet ssh scp sftp rsync ftp ping dig nslookup host ";
 
+/// Folders whose paths bash opens as connections in redirections.
+const CONNECTION_FOLDERS: [&str; 2] = ["/dev/tcp/", "/dev/udp/"];
+
 /// Programs that connect to a configured host, and the subcommands that do.
 const REMOTE_SUBCOMMANDS: [(&str, &str); 11] = [
     ("git", " clone fetch pull push ls-remote submodule "),
@@ -327,6 +330,8 @@ fn add_command_facts(
     if depth == MAX_DEPTH {
         return Err(UnparsedShell);
     }
+    let redirections = command.reads.iter().chain(&command.writes);
+    let connections: Vec<Word> = redirections.filter_map(connection_host).collect();
     let mut own = ActionFacts {
         reads: command.reads,
         writes: command.writes,
@@ -337,6 +342,7 @@ fn add_command_facts(
         ..ActionFacts::default()
     };
     let Some((program, arguments)) = command.words.split_first() else {
+        own.hosts = connections;
         facts.push(own);
         return Ok(());
     };
@@ -356,9 +362,11 @@ fn add_command_facts(
     own.has_altered_environment |= alters_environment(name, arguments)
         || (matches!(name, "env" | "sudo") && arguments.iter().any(sets_variable));
     let wraps = !matches!(wrapped, WrappedCommand::None | WrappedCommand::Opaque);
-    own.is_wrapper = wraps && !(name == "find" && find_has_own_effect(arguments));
+    own.is_wrapper =
+        wraps && connections.is_empty() && !(name == "find" && find_has_own_effect(arguments));
     own.is_opaque = matches!(wrapped, WrappedCommand::Opaque);
     add_targets(name, arguments, &mut own);
+    own.hosts.extend(connections);
     own.words.clone_from(&command.words);
     // It may run any other program than the one in its arguments.
     if own.has_altered_environment || own.has_foreign_program() {
@@ -646,6 +654,20 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     {
         facts.hosts.push(Word::default());
     }
+}
+
+/// Returns the host to which bash connects for a redirection to `/dev/tcp/HOST/PORT` or
+/// `/dev/udp/HOST/PORT`. Other spellings of the folder are files.
+fn connection_host(path: &Word) -> Option<Word> {
+    CONNECTION_FOLDERS
+        .iter()
+        .find_map(|folder| match path.text.strip_prefix(folder) {
+            Some(rest) => match rest.split_once('/') {
+                Some((host, _)) => Some(Word::certain(host.trim_end_matches('.'))),
+                None => (!path.is_certain()).then(|| Word::certain(rest).with_unknown_rest()),
+            },
+            None => (!path.is_certain() && folder.starts_with(&path.text)).then(Word::default),
+        })
 }
 
 /// Returns the host of `scheme://user@host:port/path`, or of git's `user@host:path`.

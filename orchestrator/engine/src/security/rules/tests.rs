@@ -987,3 +987,70 @@ fn shells_expand_words_that_the_property_looks_for() {
         assert_ne!(secret.rules.assess_action(&run.into()).risk, Low, "{word}");
     }
 }
+
+/// Only connections to one host are not low.
+const FORBIDDEN_HOST: &str = "otherwise = 'low'\n[[rule]]\nrisk = 'high'\nreason = 'connects'\n\
+    hosts = ['127.0.0.1']\n";
+
+#[test]
+fn redirection_connects_when_bash_opens_a_socket() {
+    use std::net::TcpListener;
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let connects = |text: &str| {
+        let mut bash = std::process::Command::new("/bin/bash");
+        bash.args(["--norc", "-c", text])
+            .stderr(std::process::Stdio::null());
+        bash.stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null());
+        bash.status().unwrap();
+        listener.accept().is_ok()
+    };
+    for (text, does_connect, risk) in [
+        ("echo hi > /dev/tcp/127.0.0.1/PORT", true, High),
+        ("echo hi >> /dev/tcp/127.0.0.1/PORT", true, High),
+        ("echo hi >| '/dev/tcp/127.0.0.1/PORT'", true, High),
+        ("echo hi &> /dev/tc\"p\"/127.0.0.1/PORT", true, High),
+        ("echo hi >& /dev/tcp/127.0.0.1/PORT", true, High),
+        ("exec 3<>/dev/tcp/127.0.0.1/PORT", true, High),
+        ("true < /dev/tcp/127.0.0.1/PORT", true, High),
+        (": <&/dev/tcp/127.0.0.1/PORT", false, High),
+        ("> /dev/tcp/127.0.0.1/PORT", true, High),
+        ("{ true; } > /dev/tcp/127.0.0.1/PORT", true, High),
+        ("timeout 5 true < /dev/tcp/127.0.0.1/PORT", true, High),
+        ("bash -c 'echo > /dev/tcp/127.0.0.1/PORT'", true, High),
+        ("x=PORT; echo > /dev/tcp/127.0.0.1/$x", true, High),
+        ("x=1/PORT; echo > /dev/tcp/127.0.0.$x", true, Unknown),
+        ("x=127.0.0.1; echo > /dev/tcp/$x/PORT", true, Unknown),
+        ("x=tcp/127.0.0.1/PORT; echo > /dev/$x", true, Unknown),
+        ("x=/dev/tcp/127.0.0.1/PORT; echo > $x", true, Unknown),
+        ("x=/dev/tcp/127.0.0.1/PORT; true < \"$x\"", true, Unknown),
+        ("echo > /dev/{t..t}cp/127.0.0.1/PORT", true, Unknown),
+        ("echo > /dev//tcp/127.0.0.1/PORT", false, Low),
+        ("echo > //dev/tcp/127.0.0.1/PORT", false, Low),
+        ("echo > /dev/./tcp/127.0.0.1/PORT", false, Low),
+        ("echo > /dev/tcp/127.0.0.1", false, Low),
+        ("cat /dev/tcp/127.0.0.1/PORT", false, Low),
+        ("x=y; echo > /tmp/glovebox-none/$x", false, Low),
+    ] {
+        let text = text.replace("PORT", &port);
+        assert_eq!(connects(&text), does_connect, "{text}");
+        assert_eq!(risk_of(FORBIDDEN_HOST, &text), risk, "{text}");
+    }
+    for (text, risk) in [
+        ("echo hi > /dev/udp/127.0.0.1/9", High),
+        ("echo hi > /dev/tcp/127.0.0.1./9", High),
+        ("git push > /dev/tcp/localhost/9", Unknown),
+        ("cat > /dev/udp/h.example/9", Low),
+    ] {
+        assert_eq!(risk_of(FORBIDDEN_HOST, text), risk, "{text}");
+    }
+    let only_cat =
+        "otherwise = 'high'\n[[rule]]\nrisk = 'low'\nreason = 'reads'\ncommands = ['cat']\n";
+    assert_eq!(
+        risk_of(only_cat, "timeout 5 cat < /dev/tcp/h.example/9"),
+        High
+    );
+}
