@@ -4,7 +4,7 @@
 use protocol::Action;
 use protocol::action::{EditCommand, RunAction};
 
-use super::super::shell::{self, ShellCommand, UnparsedShell, Word};
+use super::super::shell::{self, Expansion, ShellCommand, UnparsedShell, Word};
 use super::builtins::{
     DEFINITIONS, alters_environment, is_harmless_variable, may_evaluate_arguments,
 };
@@ -136,8 +136,8 @@ const RESERVED_WORDS: &str =
 /// Actions of `find` that run a command.
 const FIND_COMMANDS: &str = " -exec -execdir -ok -okdir ";
 
-/// Actions of `find` that write files.
-const FIND_WRITES: &str = " -delete -fprint -fprint0 -fprintf -fls ";
+/// Actions of `find` that write the file that follows.
+const FIND_OUTPUTS: &str = " -fprint -fprint0 -fprintf -fls ";
 
 /// Folders of the system's programs.
 const SYSTEM_FOLDERS: &str = " /bin /usr/bin /sbin /usr/sbin /usr/local/bin ";
@@ -373,6 +373,13 @@ fn add_command_facts(
         own.is_wrapper = false;
     }
     facts.push(own);
+    // The commands after an `-exec` of an expansion are unknown, whatever the rules for `find`.
+    if name == "find" && arguments.iter().any(may_add_option) {
+        facts.push(ActionFacts {
+            is_opaque: true,
+            ..ActionFacts::default()
+        });
+    }
     match wrapped {
         WrappedCommand::None | WrappedCommand::Opaque => Ok(()),
         WrappedCommand::Commands(commands) => {
@@ -393,7 +400,19 @@ fn add_command_facts(
 fn find_has_own_effect(arguments: &[Word]) -> bool {
     arguments
         .iter()
-        .any(|word| !word.is_certain() || is_in(FIND_WRITES, &word.text))
+        .any(|word| !word.is_certain() || deletes(word) || is_in(FIND_OUTPUTS, &word.text))
+}
+
+/// Whether a word is the action of `find` that deletes what it finds.
+fn deletes(word: &Word) -> bool {
+    word.text == "-delete"
+}
+
+/// Whether an expansion may add an argument that starts with `-`, such as `-exec`.
+fn may_add_option(word: &Word) -> bool {
+    let may_be_option = word.text.is_empty() || word.text.starts_with('-');
+    let may_be_split = word.expansion == Expansion::Any && !word.is_single;
+    !word.is_certain() && (may_be_option || may_be_split)
 }
 
 /// Command that a wrapper runs.
@@ -586,7 +605,8 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     }
     let is_writer = is_in(WRITERS, name)
         || (matches!(name, "sed" | "perl")
-            && arguments.iter().any(|word| word.text.starts_with("-i")));
+            && arguments.iter().any(|word| word.text.starts_with("-i")))
+        || (name == "find" && arguments.iter().any(deletes));
     let has_target_option = arguments
         .iter()
         .any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
@@ -594,10 +614,12 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     let mut before = "";
     for (index, word) in arguments.iter().enumerate() {
         let is_target = is_in(COPIERS, name) && (has_target_option || index + 1 == arguments.len());
-        let is_output = matches!(
-            (name, before),
-            ("curl", "-o" | "--output") | ("wget", "-O" | "--output-document")
-        );
+        let is_output = match name {
+            "curl" => matches!(before, "-o" | "--output"),
+            "wget" => matches!(before, "-O" | "--output-document"),
+            "find" => is_in(FIND_OUTPUTS, before),
+            _ => false,
+        };
         before = &word.text;
         if is_output {
             facts.writes.push(word.clone());

@@ -1054,3 +1054,43 @@ fn redirection_connects_when_bash_opens_a_socket() {
         High
     );
 }
+
+#[test]
+fn find_is_assessed_by_all_that_its_actions_may_do() {
+    let rules =
+        &format!("{ABSOLUTE_PATHS}[[rule]]\nrisk = 'low'\nreason = 'looks'\ncommands = ['find']\n");
+    for (command, risk) in [
+        ("find . -maxdepth 0 -fprintf /etc/zz hello", High),
+        ("find . -fprint /etc/zz", High),
+        ("find . -fprint0 /etc/zz -print", High),
+        ("find . -fls /etc/zz", High),
+        ("find . -fls -fls -fprint /etc/zz", High),
+        ("find . -fprint /tmp/$x", Unknown),
+        ("find . -exec find . -fls /etc/zz \\;", High),
+        ("find /etc/zz -name x -delete", High),
+        ("find /etc/zz -name x", Low),
+        ("find . -fprint /tmp/zz", Low),
+        ("find . $x", Unknown),
+        ("find . \"$x\" rm {} +", Unknown),
+        ("find ./$x", Unknown),
+        ("find . *", Unknown),
+        ("find . {-exec,rm}", Unknown),
+        ("find . -$x", Unknown),
+        ("echo -exec rm '{}' ';' | xargs find", Unknown),
+        ("ls | xargs -I{} find . {}", Unknown),
+        ("find \"/tmp/a$x\" -name x", Unknown),
+        ("find . -name '*.rs'", Low),
+        ("find src/* /tmp/{a,b} -name '*.rs'", Low),
+    ] {
+        assert_eq!(risk_of(rules, command), risk, "{command:?}");
+    }
+    // Without rules for paths, which an expansion may match.
+    let rules = "otherwise = 'low'";
+    for (command, risk) in [
+        ("find . $x", Unknown),
+        ("ls | xargs find", Unknown),
+        ("find \"/tmp/$x\" -name \"*.$x\"", Low),
+    ] {
+        assert_eq!(risk_of(rules, command), risk, "{command:?}");
+    }
+}
