@@ -23,7 +23,7 @@ pub(super) enum PatternError {
 }
 
 /// A program, and words that occur among its arguments in this order. Short options match in any
-/// order and grouping.
+/// order and grouping, and long options of `rm` like the short ones.
 #[derive(Debug, Clone)]
 pub(super) struct CommandPattern {
     program: TextPattern,
@@ -49,6 +49,9 @@ struct TextPattern {
     /// Whether only the prefix itself matches.
     is_literal: bool,
 }
+
+/// Long options of `rm`, with the equivalent short ones.
+const RM_OPTIONS: [(&str, &str); 2] = [("--recursive", "r"), ("--force", "f")];
 
 impl TextPattern {
     fn new(pattern: &str, is_path: bool) -> Result<Self, PatternError> {
@@ -98,11 +101,12 @@ impl TryFrom<String> for CommandPattern {
 
     fn try_from(text: String) -> Result<Self, PatternError> {
         let mut words = text.split_whitespace();
-        let program = TextPattern::new(words.next().unwrap_or_default(), false)?;
+        let name = words.next().unwrap_or_default();
+        let program = TextPattern::new(name, false)?;
         let mut flags = Vec::new();
         let mut arguments = Vec::new();
         for word in words {
-            match short_options(word) {
+            match option_letters(name, word) {
                 Some(letters) => flags.extend(letters.chars()),
                 None => arguments.push(TextPattern::new(word, false)?),
             }
@@ -132,12 +136,14 @@ impl CommandPattern {
             Some(_) => Match::No,
             None => self.program.matches(program),
         };
-        program_match.min(self.match_arguments(arguments))
+        program_match.min(self.match_arguments(&program.text, arguments))
     }
 
-    fn match_arguments(&self, words: &[Word]) -> Match {
+    fn match_arguments(&self, program: &str, words: &[Word]) -> Match {
         let has_flag = |letter: &char| {
-            let mut options = words.iter().filter_map(|word| short_options(&word.text));
+            let mut options = words
+                .iter()
+                .filter_map(|word| option_letters(program, &word.text));
             options.any(|letters| letters.contains(*letter))
         };
         let mut rest = words.iter();
@@ -155,10 +161,25 @@ impl CommandPattern {
     }
 }
 
-/// Returns the letters of short options such as `-rf`. `None` for a long option.
-fn short_options(word: &str) -> Option<&str> {
-    word.strip_prefix('-')
-        .filter(|letters| !letters.is_empty() && !letters.starts_with('-'))
+/// Returns the letters of short options such as `-rf`. `None` for a long option, except for options
+/// of `rm` with a short equivalent.
+fn option_letters(program: &str, word: &str) -> Option<String> {
+    let is_rm = program.rsplit('/').next() == Some("rm");
+    let letters = match word.strip_prefix('-')? {
+        "" | "-" => return None,
+        long if long.starts_with('-') => {
+            // GNU programs accept abbreviations.
+            let mut equivalents = RM_OPTIONS.iter().filter(|_| is_rm);
+            return equivalents
+                .find(|(option, _)| option.starts_with(word))
+                .map(|(_, letter)| (*letter).to_owned());
+        }
+        letters => letters,
+    };
+    Some(match is_rm {
+        true => letters.replace('R', "r"),
+        false => letters.to_owned(),
+    })
 }
 
 impl TryFrom<String> for PathPattern {

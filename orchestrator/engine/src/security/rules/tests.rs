@@ -1094,3 +1094,59 @@ fn find_is_assessed_by_all_that_its_actions_may_do() {
         assert_eq!(risk_of(rules, command), risk, "{command:?}");
     }
 }
+
+#[test]
+fn rm_matches_however_its_options_are_spelled() {
+    let policy = |pattern: &str| {
+        format!(
+            "otherwise = 'low'\n[[rule]]\nrisk = 'high'\nreason = 'r'\ncommands = ['{pattern}']\n"
+        )
+    };
+    let short = policy("rm -rf");
+    let long = policy("/bin/rm --force --recursive");
+    let capital = policy("rm -R -f");
+    for options in [
+        "-rf",
+        "-Rf",
+        "-fR",
+        "-R -f",
+        "-vfR",
+        "-r -f",
+        "-f -v -R",
+        "-r --force",
+        "--force -R",
+        "--recursive --force",
+        "--force --recursive",
+        "--rec --f",
+        "-f --r",
+    ] {
+        for rules in [&short, &capital, EXAMPLE] {
+            for command in [
+                "rm OPTIONS zz",
+                "/bin/rm OPTIONS zz",
+                "rm zz OPTIONS",
+                "sh -c 'rm OPTIONS zz'",
+            ] {
+                let command = command.replace("OPTIONS", options);
+                assert_eq!(risk_of(rules, &command), High, "{command}");
+            }
+        }
+        assert_eq!(
+            risk_of(&long, &format!("/bin/rm {options} zz")),
+            High,
+            "{options}"
+        );
+    }
+    for command in [
+        "rm zz",
+        "rm -r zz",
+        "rm -R zz",
+        "rm -f zz",
+        "rm --force --verbose zz",
+        "rm -- --",
+    ] {
+        assert_eq!(risk_of(&short, command), Low, "{command}");
+    }
+    assert_eq!(risk_of(&policy("ls -r"), "ls -R"), Low);
+    assert_eq!(risk_of(&policy("* --recursive"), "rm --recursive zz"), High);
+}
