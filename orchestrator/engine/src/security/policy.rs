@@ -5,6 +5,7 @@ use protocol::record::{ApprovalGranted, ApprovalScope};
 use protocol::risk::ConfirmationPolicy;
 
 use super::severity;
+use super::shell::BLANKS;
 use crate::tool_servers::SEARCH_TOOLS;
 
 /// Whether an action needs the user's confirmation, according to its assessed risk.
@@ -51,7 +52,7 @@ pub fn covers(granted: &ApprovalGranted, action: &Action) -> bool {
 /// running command have none.
 fn has_effect(action: &Action) -> bool {
     match action {
-        Action::Run(run) => run.is_input || !run.command.trim().is_empty(),
+        Action::Run(run) => run.is_input || !run.command.trim_matches(BLANKS).is_empty(),
         Action::RunIpython(_)
         | Action::Read(_)
         | Action::Write(_)
@@ -188,6 +189,18 @@ mod tests {
             assert!(
                 !needs_confirmation(ConfirmationPolicy::Always, &action),
                 "{action:?}"
+            );
+        }
+        // A shell runs a program with the name of another space.
+        for (command, is_confirmed) in [(" \t\n", false), ("\u{3000}", true), ("\u{a0} ", true)] {
+            let run = RunAction {
+                command: command.into(),
+                ..Default::default()
+            };
+            assert_eq!(
+                needs_confirmation(ConfirmationPolicy::Always, &run.into()),
+                is_confirmed,
+                "{command:?}"
             );
         }
         let enter = RunAction {

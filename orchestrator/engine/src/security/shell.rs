@@ -19,6 +19,9 @@ const MAX_DEPTH: usize = 16;
 /// Maximum length of a text, in bytes.
 const MAX_TEXT_BYTES: usize = 64 << 10;
 
+/// The characters that separate words. Other spaces of Unicode are part of a word.
+pub(super) const BLANKS: [char; 3] = [' ', '\t', '\n'];
+
 /// The error of a text that cannot be parsed reliably.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct UnparsedShell;

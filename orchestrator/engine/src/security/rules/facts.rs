@@ -277,7 +277,7 @@ impl ActionFacts {
 }
 
 fn run_facts(run: &RunAction) -> Option<Vec<ActionFacts>> {
-    let text = run.command.trim();
+    let text = run.command.trim_matches(shell::BLANKS);
     if text.is_empty() || (run.is_input && KEYS.contains(&text)) {
         return Some(Vec::new());
     }

@@ -200,6 +200,17 @@ fn input_is_opaque_except_for_keys() {
     };
     assert_eq!(rules.assess_action(&typed("ls").into()).risk, Unknown);
     assert_eq!(rules.assess_action(&typed("C-c").into()).risk, Low);
+    assert_eq!(
+        rules.assess_action(&typed("C-c\u{3000}").into()).risk,
+        Unknown
+    );
+}
+
+#[test]
+fn other_space_of_unicode_is_the_name_of_a_program() {
+    for (command, risk) in [(" \t\n", Low), ("\u{3000}", High), ("\u{a0} ", High)] {
+        assert_eq!(risk_of(PRINTING, command), risk, "{command:?}");
+    }
 }
 
 #[test]
