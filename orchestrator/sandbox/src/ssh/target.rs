@@ -65,7 +65,8 @@ impl Hop {
         }
     }
 
-    /// Returns the destination for messages about this login: of a jump host also what is behind it.
+    /// Returns the destination for messages about this login: of a jump host also what is behind
+    /// it.
     pub(super) fn description(&self) -> String {
         let destination = self.destination();
         match &self.leads_to {

@@ -1,7 +1,6 @@
 //! What the arguments of a shell's builtins may do: assign to variables, or run commands.
 
 use super::super::shell::{self, Word};
-use super::facts::is_in;
 
 /// Variables that change only the language and form of output.
 const HARMLESS_VARIABLES: &str = " CI CLICOLOR COLUMNS FORCE_COLOR LANG LINES NO_COLOR \
@@ -172,4 +171,9 @@ fn may_print_to_subscript(arguments: &[Word]) -> bool {
     }
     // The value of an expansion may contain `%n`, which needs an argument.
     !(format.is_certain() || format.is_single && rest.is_empty())
+}
+
+/// Whether a word is in a list of words with spaces around each.
+pub(super) fn is_in(words: &str, word: &str) -> bool {
+    !word.is_empty() && !word.contains(' ') && words.contains(&format!(" {word} "))
 }

@@ -6,7 +6,7 @@ use protocol::action::{EditCommand, RunAction};
 
 use super::super::shell::{self, Expansion, ShellCommand, UnparsedShell, Word};
 use super::builtins::{
-    DEFINITIONS, alters_environment, is_harmless_variable, may_evaluate_arguments,
+    DEFINITIONS, alters_environment, is_harmless_variable, is_in, may_evaluate_arguments,
 };
 use crate::browsing::{self, BrowserCall};
 
@@ -737,8 +737,4 @@ fn host_word(host: &str) -> Word {
         "" => Word::default(),
         text => Word::certain(text),
     }
-}
-
-pub(super) fn is_in(words: &str, word: &str) -> bool {
-    !word.is_empty() && !word.contains(' ') && words.contains(&format!(" {word} "))
 }
