@@ -15,7 +15,7 @@ pub(super) fn print<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> st
     print::text(&text(head, rows))
 }
 
-/// Like [`print`]. On a terminal, cells are cut so that each row is one line; the first column is
+/// Like [`print()`]. On a terminal, cells are cut so that each row is one line; the first column is
 /// not cut.
 pub(super) fn print_fitted<const N: usize>(
     head: [&str; N],
