@@ -1,6 +1,7 @@
 //! The command line: complete runs of tasks, and wrong usage.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -585,6 +586,30 @@ async fn run_is_resumable_when_the_model_provider_fails() {
         assert_eq!(list[0]["agent_state"], "error");
         home.assert_nothing_runs();
     }
+}
+
+#[test]
+fn folder_that_the_account_cannot_use_is_refused() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let folder = home.path().join("closed");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0)).unwrap();
+    let folder = folder.to_str().unwrap();
+    let arguments = [
+        "run",
+        "-t",
+        "x",
+        "-l",
+        &model,
+        "--runtime",
+        "local",
+        "-d",
+        folder,
+    ];
+    let ended = home.run_without_capabilities(&arguments);
+    refused(&ended, 2, "this account cannot use the folder");
+    assert!(home.conversations().is_empty());
 }
 
 #[test]

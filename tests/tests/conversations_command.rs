@@ -746,7 +746,7 @@ fn conversations_are_read_when_their_file_is_read_only() {
         }
         let ended = home
             .run_without_capabilities(&["conversations", "fork", &id])
-            .expect(1);
+            .expect(2);
         assert!(ended.stderr.contains("glovebox.db"), "{ended:?}");
         home.set_state_modes(0o600, 0o700);
     };

@@ -21,7 +21,8 @@ impl CannedServer {
     async fn start(response: impl Fn(&str) -> String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let response = response(&url);
+        // Each connection has one response: a client that reuses it would send into a closed one.
+        let response = response(&url).replacen("\r\n", "\r\nconnection: close\r\n", 1);
         let requests = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = JoinSet::new();
         let received = Arc::clone(&requests);
@@ -118,11 +119,8 @@ async fn sse_endpoint_is_refused_when_origin_differs() {
     let other_origin =
         CannedServer::start(|_| "HTTP/1.1 202 OK\r\ncontent-length: 0\r\n\r\n".into()).await;
     let event = format!("event: endpoint\ndata: {}/message\n\n", other_origin.url);
-    let sse = move |_: &str| {
-        format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{event}"
-        )
-    };
+    let sse =
+        move |_: &str| format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n{event}");
     let sse = CannedServer::start(sse).await;
     let servers = servers(vec![server(
         "sse",

@@ -870,11 +870,11 @@ const PATH_FRAGMENTS: [&str; 36] = [
 fn path_words() -> impl Strategy<Value = (&'static str, String)> {
     let values = vec!["..", "../secret", "a", "*", "a @/secret/key", "."];
     let starts = vec![
-        "@/work/",
-        "@/work/a/",
-        "of=@/work/",
-        "@/work/*/",
-        "@/work/.",
+        "@/base/",
+        "@/base/a/",
+        "of=@/base/",
+        "@/base/*/",
+        "@/base/.",
         "of=",
         "\"of\"=",
     ];
@@ -896,7 +896,7 @@ struct SecretFolder {
 impl SecretFolder {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        for path in ["secret", "work/a/.h", "work/.h"] {
+        for path in ["secret", "base/a/.h", "base/.h"] {
             std::fs::create_dir_all(folder.path().join(path)).unwrap();
         }
         std::fs::write(folder.path().join("secret/key"), "").unwrap();
@@ -922,7 +922,7 @@ impl SecretFolder {
             .arg(format!("x='{value}'; printf '%s\\n' {word}"))
             .env_clear()
             .env("HOME", &secret)
-            .current_dir(self.folder.path().join("work"))
+            .current_dir(self.folder.path().join("base"))
             .output()
             .unwrap();
         let words = String::from_utf8_lossy(&output.stdout);
@@ -975,13 +975,13 @@ proptest! {
 fn shells_expand_words_that_the_property_looks_for() {
     let secret = SecretFolder::new();
     for (value, word) in [
-        ("", "@/work/{..,.}/secret/key"),
-        ("../secret", "@/work/$x"),
-        ("a @/secret/key", "@/work/$x"),
-        ("", "@/work/*/../../secret"),
-        ("", "@/work/.*/secret"),
-        ("", "@/work/.?/secret"),
-        ("", "of=@/work/*/.\"./\"../secret"),
+        ("", "@/base/{..,.}/secret/key"),
+        ("../secret", "@/base/$x"),
+        ("a @/secret/key", "@/base/$x"),
+        ("", "@/base/*/../../secret"),
+        ("", "@/base/.*/secret"),
+        ("", "@/base/.?/secret"),
+        ("", "of=@/base/*/.\"./\"../secret"),
         ("", "of=~+/../secret/key"),
         ("", "of+=~+/../secret/key"),
     ] {
