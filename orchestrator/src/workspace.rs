@@ -71,7 +71,7 @@ impl WorkspaceFolder {
             Runtime::Auto | Runtime::Docker => Ok(Self::Local(existing_folder(path)?)),
             Runtime::Local => {
                 let folder = existing_folder(path)?;
-                // An engine has rights of its own, a local sandbox those of this account.
+                // An engine has its own rights, a local sandbox has the rights of this account.
                 access(&folder, Access::READ_OK | Access::EXEC_OK).map_err(|error| {
                     let folder = folder.display();
                     UsageError(format!(

@@ -594,7 +594,7 @@ fn folder_that_the_account_cannot_use_is_refused() {
     let model = home.script(&json!([finish()]));
     let folder = home.path().join("closed");
     std::fs::create_dir(&folder).unwrap();
-    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o000)).unwrap();
     let folder = folder.to_str().unwrap();
     let arguments = [
         "run",
