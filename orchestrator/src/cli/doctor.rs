@@ -293,15 +293,14 @@ async fn store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> 
     if config.store.url.is_none() && !state_dir.events_file().exists() {
         return Ok("no conversations yet".to_owned());
     }
-    let next_step = match &config.store.url {
-        Some(_) => "start the database, or set url in [store] (STORE_URL)",
-        None => {
-            "make the state folder writable, or set file_store_path under [core] to another one"
+    let checked = check_store(config, state_dir).await;
+    checked.map_err(|error| match &config.store.url {
+        Some(_) => {
+            anyhow::anyhow!("{error:#}; start the database, or set url in [store] (STORE_URL)")
         }
-    };
-    check_store(config, state_dir)
-        .await
-        .map_err(|error| anyhow::anyhow!("{error:#}; {next_step}"))
+        // The error has it.
+        None => error,
+    })
 }
 
 async fn check_store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
