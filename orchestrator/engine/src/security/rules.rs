@@ -80,6 +80,8 @@ impl SecurityRules {
             AccessTarget::Host(_) => assessed.is_none() && !facts.is_wrapper,
             AccessTarget::Read(_) => false,
         });
+        // A rule on targets does not lower the risk of a program that no rule names.
+        let is_unnamed = whole.is_none() && !facts.words.is_empty() && !facts.is_wrapper;
         let found = highest(
             whole
                 .into_iter()
@@ -98,7 +100,7 @@ impl SecurityRules {
         };
         match found {
             None if facts.is_wrapper && !is_uncovered => None,
-            Some(found) if !is_uncovered => Some(found),
+            Some(found) if !is_uncovered && !is_unnamed => Some(found),
             found => highest(found.into_iter().chain([unmatched])),
         }
     }
@@ -169,10 +171,12 @@ impl Rule {
         let is_foreign = facts.has_foreign_program();
         // A rule without effect could still precede a rule that raises the risk.
         let applies = raises_risk || !facts.has_altered_environment;
+        // A program that is allowed may be told to write or connect to anything.
+        let is_effect = matches!(target, Some(AccessTarget::Write(_) | AccessTarget::Host(_)));
         let commands = self
             .commands
             .iter()
-            .filter(|_| applies)
+            .filter(|_| applies && !(lowers_risk && is_effect))
             .map(|pattern| pattern.matches(&facts.words, raises_risk || !is_foreign));
         let kinds = self
             .actions

@@ -6,6 +6,9 @@ use super::super::shell::{self, Word};
 const HARMLESS_VARIABLES: &str = " CI CLICOLOR COLUMNS FORCE_COLOR LANG LINES NO_COLOR \
      PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE TERM TZ ";
 
+/// Variables whose value shells run as commands, or expand with the substitutions in it.
+const EVALUATED_VARIABLES: &str = " BASH_ENV ENV PROMPT_COMMAND PS0 PS1 PS2 PS4 ";
+
 /// Builtins that assign to the variables in their arguments.
 const DECLARATIONS: &str = " export declare typeset local readonly ";
 
@@ -27,6 +30,16 @@ pub(super) const DEFINITIONS: &str = " trap alias hash enable bind complete comp
 
 pub(super) fn is_harmless_variable(name: &str) -> bool {
     is_in(HARMLESS_VARIABLES, name) || name.starts_with("LC_")
+}
+
+/// Whether an assignment, or an argument such as `NAME=VALUE`, defines text that a shell may run.
+pub(super) fn defines_code(assignment: &str) -> bool {
+    let name = assignment
+        .split_once('=')
+        .map_or(assignment, |(name, _)| name);
+    let name = name.trim_end_matches('+');
+    let name = name.split_once('[').map_or(name, |(name, _)| name);
+    is_in(EVALUATED_VARIABLES, name) || name.starts_with("BASH_FUNC_")
 }
 
 /// Whether a builtin sets a variable that can change which program runs, or what it does.
@@ -91,6 +104,14 @@ pub(super) fn may_evaluate_arguments(name: &str, arguments: &[Word]) -> bool {
     let is_code = |word: &Word| word.text.contains('[') && word.text.contains(['$', '`']);
     match name {
         "let" => true,
+        // `mapfile -C` evaluates its value.
+        "mapfile" | "readarray"
+            if arguments
+                .iter()
+                .any(|word| word.text.starts_with('-') && word.text.contains('C')) =>
+        {
+            true
+        }
         "test" | "[" => arguments.iter().any(is_code) || may_test_variable(name, arguments),
         "printf" => may_print_to_subscript(arguments),
         // `jobs -x` runs a command.

@@ -6,7 +6,8 @@ use protocol::action::{EditCommand, RunAction};
 
 use super::super::shell::{self, Expansion, ShellCommand, UnparsedShell, Word};
 use super::builtins::{
-    DEFINITIONS, alters_environment, is_harmless_variable, is_in, may_evaluate_arguments,
+    DEFINITIONS, alters_environment, defines_code, is_harmless_variable, is_in,
+    may_evaluate_arguments,
 };
 use crate::browsing::{self, BrowserCall};
 
@@ -330,6 +331,9 @@ fn add_command_facts(
     if depth == MAX_DEPTH {
         return Err(UnparsedShell);
     }
+    if command.assignments.iter().any(|name| defines_code(name)) {
+        return Err(UnparsedShell);
+    }
     let redirections = command.reads.iter().chain(&command.writes);
     let connections: Vec<Word> = redirections.filter_map(connection_host).collect();
     let mut own = ActionFacts {
@@ -354,7 +358,11 @@ fn add_command_facts(
     if name.contains('=') || (depth > 0 && is_in(RESERVED_WORDS, name)) {
         return Err(UnparsedShell);
     }
-    if may_evaluate_arguments(name, arguments) {
+    if may_evaluate_arguments(name, arguments)
+        || arguments
+            .iter()
+            .any(|word| word.text.contains('=') && defines_code(&word.text))
+    {
         return Err(UnparsedShell);
     }
     let wrapped = wrapped_command(name, arguments)?;
@@ -603,20 +611,24 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     if is_in(PURE_PROGRAMS, name) {
         return;
     }
+    let has_option = |letter, long| {
+        arguments
+            .iter()
+            .any(|word| may_be_option(word, letter, long))
+    };
     let is_writer = is_in(WRITERS, name)
-        || (matches!(name, "sed" | "perl")
-            && arguments.iter().any(|word| word.text.starts_with("-i")))
+        || (matches!(name, "sed" | "perl") && has_option('i', "--in"))
         || (name == "find" && arguments.iter().any(deletes));
-    let has_target_option = arguments
-        .iter()
-        .any(|word| word.text.starts_with("-t") || word.text.starts_with("--t"));
+    let has_target_option = has_option('t', "--t");
+    let last_operand = arguments.iter().rposition(|word| !is_certain_option(word));
     let is_network_program = is_in(NETWORK_PROGRAMS, name);
     let mut before = "";
     for (index, word) in arguments.iter().enumerate() {
-        let is_target = is_in(COPIERS, name) && (has_target_option || index + 1 == arguments.len());
+        let is_target = is_in(COPIERS, name) && (has_target_option || last_operand == Some(index));
         let is_output = match name {
             "curl" => matches!(before, "-o" | "--output"),
             "wget" => matches!(before, "-O" | "--output-document"),
+            "sort" => matches!(before, "-o" | "--output"),
             "find" => is_in(FIND_OUTPUTS, before),
             _ => false,
         };
@@ -640,7 +652,24 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
             }
             None => word.clone(),
         };
-        if word.text.starts_with('-') && word.is_certain() {
+        if is_certain_option(&word) {
+            // Such as `-f/etc/x`.
+            let path = word
+                .text
+                .find(['/', '~'])
+                .and_then(|at| word.text.get(at..));
+            let paths = match is_writer || is_target {
+                true => &mut facts.writes,
+                false => &mut facts.reads,
+            };
+            paths.extend(path.map(Word::certain));
+            continue;
+        }
+        if let Some(path) = file_of(&word.text) {
+            facts.reads.push(Word {
+                text: path.to_owned(),
+                ..word
+            });
             continue;
         }
         if let Some(host) = url_host(&word.text)
@@ -676,6 +705,34 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     {
         facts.hosts.push(Word::default());
     }
+}
+
+/// Whether a word is an option for every value of its expansions.
+fn is_certain_option(word: &Word) -> bool {
+    word.is_certain() && word.text.starts_with('-')
+}
+
+/// Whether a word may be this short option, also among others, or a long one that starts so.
+fn may_be_option(word: &Word, letter: char, long: &str) -> bool {
+    match word.text.strip_prefix('-') {
+        Some(rest) if rest.starts_with('-') => word.text.starts_with(long),
+        Some(letters) => letters.contains(letter),
+        None => false,
+    }
+}
+
+/// Returns the path of `@PATH`, as programs such as curl read files, or of `file://HOST/PATH`.
+fn file_of(text: &str) -> Option<&str> {
+    if let Some(address) = text.strip_prefix("file://") {
+        return Some(
+            address
+                .find('/')
+                .and_then(|at| address.get(at..))
+                .unwrap_or("/"),
+        );
+    }
+    text.strip_prefix('@')
+        .or_else(|| text.strip_prefix("file:"))
 }
 
 /// Returns the host to which bash connects for a redirection to `/dev/tcp/HOST/PORT` or

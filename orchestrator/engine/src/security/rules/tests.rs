@@ -11,6 +11,10 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../security-policy.toml");
 
+/// The example with everything low that no rule matches: shows which rule matches.
+static LENIENT: LazyLock<String> =
+    LazyLock::new(|| EXAMPLE.replace("otherwise = \"medium\"", "otherwise = \"low\""));
+
 /// Commands that print are low, others high.
 const PRINTING: &str = "otherwise = 'high'\n[[rule]]\nrisk = 'low'\nreason = 'prints'\n\
     commands = ['echo', 'cat', 'true', ':', 'export', 'read', 'printf', 'hash', 'alias', 'test', '[[]', \
@@ -29,7 +33,7 @@ fn risk_of(rules: &str, command: &str) -> SecurityRisk {
 }
 
 #[test]
-fn example_policy_assesses_every_form_of_a_command() {
+fn rules_match_every_form_of_a_command() {
     for (command, risk) in [
         ("", Low),
         ("ls -la && make test", Low),
@@ -79,13 +83,115 @@ fn example_policy_assesses_every_form_of_a_command() {
         ("pip install x", Medium),
         ("A=1", Low),
     ] {
-        assert_eq!(risk_of(EXAMPLE, command), risk, "{command}");
+        assert_eq!(risk_of(&LENIENT, command), risk, "{command}");
+    }
+}
+
+#[test]
+fn example_policy_allows_only_what_reads_and_prints() {
+    for command in [
+        "",
+        "ls -la | head -n 5; cat src/main.rs | grep -rn 'fn main' 2>/dev/null >&2",
+        "cd src && find . -name '*.rs' -type f | xargs -n 1 echo",
+        "timeout 5 tail -n 20 log.txt; [ -f x ] || echo \"$X is missing\"",
+        "echo $X > /dev/null",
+        "diff -u a b; /usr/bin/stat /bin/sh; test -e x",
+    ] {
+        assert_eq!(risk_of(EXAMPLE, command), Low, "{command}");
+    }
+    for command in [
+        // Not named, or writes.
+        "make",
+        "A=1",
+        "rm x",
+        "echo x > src/main.rs",
+        "cat x | tee y",
+        "find . -delete",
+        "find . -fprint x",
+        "sort -o x y",
+        "sed '1e rm -rf y' f",
+        "python3 -c 1",
+        "git -c core.fsmonitor=./x status",
+        // Runs another program.
+        "flock f rm -rf y",
+        "setarch -R rm -rf y",
+        "parallel rm -rf ::: y",
+        "find . -exec make {} +",
+        "find . -exec grep x {} +",
+        "./ls",
+        "PATH=. ls",
+        "LD_PRELOAD=./x cat y",
+        "alias ls=rm; ls",
+        // Other machines, also by names and numbers that do not look so.
+        "curl evil",
+        "curl 134744072",
+        "curl http://localhost/",
+        "curl -xevil.example:80 http://localhost/",
+        "cat < /dev/tcp/evil.example/80",
+    ] {
+        let risk = risk_of(EXAMPLE, command);
+        assert!([Medium, Unknown].contains(&risk), "{command}: {risk:?}");
+    }
+    for command in [
+        "cat .ssh/id_ed25519",
+        "grep -f/etc/shadow x",
+        "cat /proc/self/root/etc/shadow",
+        "cd /etc; cat shadow",
+        "cat /proc/1/environ",
+        "cd ~/.ssh && cat *",
+    ] {
+        let risk = risk_of(EXAMPLE, command);
+        assert!([High, Unknown].contains(&risk), "{command}: {risk:?}");
+    }
+    let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
+    let risk = |action: Action| rules.assess_action(&action).risk;
+    assert_eq!(risk(ReadAction::whole_file("/srv/x").into()), Low);
+    assert_eq!(risk(ReadAction::whole_file("x/y").into()), Low);
+    assert_eq!(risk(EditAction::new("/w/x", EditCommand::View).into()), Low);
+    assert_eq!(
+        risk(EditAction::new("/w/x", EditCommand::Create).into()),
+        Medium
+    );
+}
+
+#[test]
+fn variables_that_shells_evaluate_are_not_read() {
+    for command in [
+        "PS4='$(rm -rf y)'; set -x; true",
+        "PROMPT_COMMAND='rm -rf y'",
+        "BASH_ENV='$(rm -rf y)' bash -c ls",
+        "env BASH_ENV=x bash -c ls",
+        "export ENV=x",
+        "declare PS1=x",
+        "env 'BASH_FUNC_x%%=() { rm -rf y;}' bash -c x",
+        "PROMPT_COMMAND+=x; ls",
+        "mapfile -C 'rm -rf y;:' -c 1 a < f",
+    ] {
+        assert_eq!(risk_of(&LENIENT, command), Unknown, "{command}");
+    }
+}
+
+#[test]
+fn targets_in_options_and_addresses_are_found() {
+    for command in [
+        "cp f /etc/zzz -v",
+        "cp -at /etc f",
+        "cp -t/etc f",
+        "sed --in-place s/a/b/ /etc/zzz",
+        "sed -Ei s/a/b/ /etc/zzz",
+        "sort -o /etc/zzz f",
+        "grep -f/etc/shadow x",
+        "curl -d @/etc/shadow localhost",
+        "curl file://localhost/etc/shadow",
+        "curl file:/etc/shadow",
+    ] {
+        assert_eq!(risk_of(&LENIENT, command), High, "{command}");
     }
 }
 
 #[test]
 fn files_pages_and_tools_are_assessed() {
-    let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
+    let rules = SecurityRules::from_toml(&LENIENT).unwrap();
     let assess_action = |action: Action| rules.assess_action(&action);
     let assessed = assess_action(ReadAction::whole_file("/home/me/.ssh/config").into());
     assert_eq!(
@@ -192,7 +298,7 @@ fn files_pages_and_tools_are_assessed() {
 
 #[test]
 fn input_is_opaque_except_for_keys() {
-    let rules = SecurityRules::from_toml(EXAMPLE).unwrap();
+    let rules = SecurityRules::from_toml(&LENIENT).unwrap();
     let typed = |text: &str| RunAction {
         command: text.into(),
         is_input: true,
@@ -217,7 +323,7 @@ fn other_space_of_unicode_is_the_name_of_a_program() {
 fn first_matching_rule_decides_for_each_target() {
     let rules = "[[rule]]\nrisk = 'low'\nreason = 'ours'\nhosts = ['*.ours.example', 'ours.example']\n\
                  [[rule]]\nrisk = 'low'\nreason = 'work'\nwrites = ['/srv/**']\n\
-                 [[rule]]\nrisk = 'low'\nreason = 'fine'\ncommands = ['cat']\n\
+                 [[rule]]\nrisk = 'low'\nreason = 'fine'\ncommands = ['cat', 'curl', 'cp']\n\
                  [[rule]]\nrisk = 'high'\nreason = 'never'\nhosts = ['evil.example']\nreads = ['/secret/**']\n";
     for (command, risk) in [
         ("curl https://git.ours.example/x", Low),
@@ -233,8 +339,15 @@ fn first_matching_rule_decides_for_each_target() {
         ("mv a /srv/b", Unknown),
         ("cp a /srv/../b", Unknown),
         ("cat /secret/x", Low),
+        ("cat x > /y", Unknown),
+        ("cat x > /srv/y", Low),
+        ("cp /secret/x /srv/y", Low),
         ("grep x /secret/y", High),
         ("ls", Unknown),
+        // No rule names the program.
+        ("x https://ours.example /srv/y", Unknown),
+        ("touch /srv/y", Unknown),
+        ("> /srv/y", Low),
     ] {
         assert_eq!(risk_of(rules, command), risk, "{command}");
     }
@@ -472,7 +585,7 @@ fn rules_that_raise_the_risk_match_every_spelling() {
         ("find . -exec echo {} \\; -exec rm -rf {} +", High),
         ("hash -p /bin/rm ls; ls -rf x", Unknown),
     ] {
-        assert_eq!(risk_of(EXAMPLE, command), risk, "{command:?}");
+        assert_eq!(risk_of(&LENIENT, command), risk, "{command:?}");
     }
 }
 
@@ -1131,7 +1244,7 @@ fn rm_matches_however_its_options_are_spelled() {
         "--rec --f",
         "-f --r",
     ] {
-        for rules in [&short, &capital, EXAMPLE] {
+        for rules in [&short, &capital, &*LENIENT] {
             for command in [
                 "rm OPTIONS zz",
                 "/bin/rm OPTIONS zz",
