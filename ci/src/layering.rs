@@ -12,7 +12,8 @@ use crate::workspace::Workspace;
 /// Allowed dependencies of each crate. A new edge is a design change of its own and starts here.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("protocol", &[]),
-    ("action-server", &["protocol"]),
+    ("remove-folder", &[]),
+    ("action-server", &["protocol", "remove-folder"]),
     ("engine", &["protocol"]),
     ("accounts", &["protocol"]),
     ("browser", &["engine", "protocol"]),
@@ -20,7 +21,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("llm", &["engine", "protocol", "tls"]),
     ("mcp", &["engine", "protocol", "tls"]),
-    ("sandbox", &["engine", "protocol", "tls"]),
+    ("sandbox", &["engine", "protocol", "remove-folder", "tls"]),
     ("embedded-server", &[]),
     ("storage", &["accounts", "engine", "protocol", "tls"]),
     ("conversations", &["engine", "protocol"]),
@@ -50,6 +51,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "server",
             "storage",
             "protocol",
+            "remove-folder",
             "tls",
         ],
     ),

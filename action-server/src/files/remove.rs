@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use remove_folder::{ProtectedFolders, remove_folder};
+
 use super::Files;
 use super::error::FileError;
 
@@ -21,7 +23,7 @@ pub(crate) fn remove(files: &Files, path: &Path, is_recursive: bool) -> Result<(
     let removed = match (metadata.is_dir(), is_recursive) {
         (false, _) => fs::remove_file(resolved.path()),
         (true, false) => fs::remove_dir(resolved.path()),
-        (true, true) => fs::remove_dir_all(resolved.path()),
+        (true, true) => remove_folder(resolved.path(), ProtectedFolders::Keep),
     };
     removed.map_err(|error| match error.kind() {
         io::ErrorKind::DirectoryNotEmpty => FileError::Unfit {

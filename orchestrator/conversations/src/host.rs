@@ -98,7 +98,7 @@ pub trait Workspaces: Send + Sync {
     ///
     /// # Errors
     /// [`HostError::Failed`] if the folder cannot be removed.
-    fn remove(&self, conversation: &ConversationId) -> Result<(), HostError>;
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), HostError>;
 }
 
 /// Failure of an operation of the host.

@@ -358,7 +358,8 @@ impl Conversations {
     ) -> Result<(), ConversationsError> {
         let _claim = self.claim(id).await?;
         let sandbox = self.delete_sandbox(id, find_provider).await;
-        let workspace = self.workspaces.remove(id).map_err(ConversationsError::from);
+        let workspace = self.workspaces.remove(id).await;
+        let workspace = workspace.map_err(ConversationsError::from);
         for deleted in [sandbox, workspace] {
             match deleted {
                 Err(error) if mode == DeleteMode::Force => report_ignored(error),

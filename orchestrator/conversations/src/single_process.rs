@@ -102,7 +102,7 @@ impl Workspaces for NoWorkspaces {
 
     fn remove_if_empty(&self, _conversation: &ConversationId) {}
 
-    fn remove(&self, _conversation: &ConversationId) -> Result<(), HostError> {
+    async fn remove(&self, _conversation: &ConversationId) -> Result<(), HostError> {
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use conversations::{HostError, Workspaces};
 use protocol::ConversationId;
 use protocol::record::ConversationStarted;
+use remove_folder::{ProtectedFolders, remove_folder};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,10 @@ use crate::{untrusted_folder, workspace};
 /// Maximum number of concurrent copies of workspaces: each has a blocking thread and up to 260
 /// descriptors.
 static COPIES: Semaphore = Semaphore::const_new(4);
+
+/// Maximum number of concurrent removals of workspaces. Each has a blocking thread and up to 65
+/// descriptors.
+static REMOVALS: Semaphore = Semaphore::const_new(4);
 
 /// Converts an error for the application layer, which distinguishes those that the user can
 /// correct.
@@ -62,18 +67,21 @@ impl Workspaces for StateDir {
         let _ = std::fs::remove_dir(self.workspace_path(conversation));
     }
 
-    fn remove(&self, conversation: &ConversationId) -> Result<(), HostError> {
+    async fn remove(&self, conversation: &ConversationId) -> Result<(), HostError> {
         let path = self.workspace_path(conversation);
-        match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                let error = anyhow::Error::new(error);
-                Err(host_error(error.context(format!(
-                    "cannot remove the folder {}",
-                    path.display()
-                ))))
+        let context = format!("cannot remove the folder {}", path.display());
+        let permit = REMOVALS.acquire().await;
+        let removed = spawn_blocking(move || {
+            let _permit = permit;
+            match remove_folder(&path, ProtectedFolders::Remove) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
             }
-            _ => Ok(()),
-        }
+        });
+        let removed = removed.await.map_err(anyhow::Error::from);
+        removed
+            .and_then(|removed| removed.context(context))
+            .map_err(host_error)
     }
 }
 
@@ -91,7 +99,7 @@ async fn copy_workspace(from: PathBuf, to: PathBuf) -> anyhow::Result<()> {
     let copied = spawn_blocking(move || {
         let _permit = permit;
         untrusted_folder::copy_contents(&from, &to, &cancelled).inspect_err(|_| {
-            let _ = std::fs::remove_dir_all(&to);
+            let _ = remove_folder(&to, ProtectedFolders::Remove);
         })
     });
     copied.await?.context(context)

@@ -3,18 +3,15 @@
 //! access it. The sandbox can access only folders in it, because the record determines which
 //! process the host terminates.
 
-use std::ffi::OsStr;
-use std::fs::{DirBuilder, Permissions};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::DirBuilder;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use engine::sandbox::{Lifetime, SandboxDetails, SandboxError, SandboxState, SandboxSummary};
 use jiff::Timestamp;
 use protocol::SandboxId;
-use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
+use remove_folder::{ProtectedFolders, remove_folder};
 use tokio::task::spawn_blocking;
 
 use super::process::ServerProcesses;
@@ -173,15 +170,13 @@ impl SandboxFolder {
     /// Deletes the folder and its content. Links are not followed.
     pub(super) async fn remove(&self) -> Result<(), SandboxError> {
         let path = self.path.clone();
-        let removed = spawn_blocking(move || match std::fs::remove_dir_all(&path) {
-            // Some tools leave read-only folders behind, such as Go's module cache.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                make_folders_writable(CWD, path.as_os_str(), MAX_LEVELS)?;
-                std::fs::remove_dir_all(&path)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        });
+        let removed =
+            spawn_blocking(
+                move || match remove_folder(&path, ProtectedFolders::Remove) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    other => other,
+                },
+            );
         let removed = removed.await.unwrap_or_else(|panic| Err(panic.into()));
         removed.map_err(|source| self.error("remove", source))
     }
@@ -249,71 +244,4 @@ fn summarize(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
 
 fn sandboxes(state_dir: &Path) -> PathBuf {
     state_dir.join("sandboxes")
-}
-
-/// Maximum depth of read-only folders. Each level holds a descriptor.
-const MAX_LEVELS: usize = 128;
-
-/// Gives the owner all rights to a folder and to those in it. Links are not followed, also if a
-/// program that is still running replaces a folder by one.
-fn make_folders_writable(parent: impl AsFd, name: &OsStr, levels: usize) -> io::Result<()> {
-    let Some(levels) = levels.checked_sub(1) else {
-        return Err(io::Error::other(format!(
-            "more than {MAX_LEVELS} folders deep"
-        )));
-    };
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = openat(
-        parent,
-        name,
-        flags | OFlags::NOFOLLOW | OFlags::PATH,
-        Mode::empty(),
-    )?;
-    // An unreadable folder cannot be opened otherwise, and `fchmod` needs more.
-    let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
-    let mut entries = Dir::new(openat(&folder, ".", flags | OFlags::RDONLY, Mode::empty())?)?;
-    while let Some(entry) = entries.read().transpose()? {
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if entry.file_type().is_dir() && name != "." && name != ".." {
-            match make_folders_writable(entries.fd()?, name, levels) {
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::NotFound) => {}
-                made => made?,
-            }
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::{MetadataExt as _, symlink};
-
-    use super::*;
-
-    #[test]
-    fn read_only_folders_are_removed_and_links_are_not_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let mode = |name: &str| at(name).metadata().unwrap().mode() & 0o777;
-        for name in ["sandbox/cache/module", "outside"] {
-            std::fs::create_dir_all(at(name)).unwrap();
-            std::fs::set_permissions(at(name), Permissions::from_mode(0o500)).unwrap();
-        }
-        symlink(at("outside"), at("sandbox/cache/link")).unwrap();
-        std::fs::set_permissions(at("sandbox/cache"), Permissions::from_mode(0o000)).unwrap();
-        let make = |name: &str| make_folders_writable(CWD, at(name).as_os_str(), MAX_LEVELS);
-        make("sandbox").unwrap();
-        assert_eq!(
-            (mode("sandbox/cache"), mode("sandbox/cache/module")),
-            (0o700, 0o700)
-        );
-        // As if it had replaced a folder that was just listed.
-        assert_eq!(
-            make("sandbox/cache/link").unwrap_err().kind(),
-            ErrorKind::NotADirectory
-        );
-        assert_eq!(mode("outside"), 0o500);
-    }
 }
