@@ -19,9 +19,11 @@ const QUEUED_PARTS: usize = 2;
 /// Minimum size of a part, except for the last one.
 const PART_BYTES: usize = 128 << 10;
 
-/// Maximum number of entries, and of bytes before compression. The directory at the end of a zip
-/// archive is kept in memory.
-const MAX_ENTRIES: usize = 500_000;
+/// Maximum number of entries, of bytes in their names, and of bytes before compression. The
+/// directory at the end of a zip archive is kept in memory: about 250 bytes for each entry, and its
+/// name twice.
+const MAX_ENTRIES: usize = 200_000;
+const MAX_NAME_BYTES: usize = 24 << 20;
 const MAX_BYTES: u64 = 16 << 30;
 
 /// Time for a client to receive a part.
@@ -71,14 +73,15 @@ pub(super) fn zip(tree: ByteSource) -> ZipParts {
 fn convert(tree: impl Read, output: PartWriter) -> io::Result<()> {
     let mut archive = tar::Archive::new(tree);
     let mut zip = ZipWriter::new_stream(output);
-    let (mut entry_count, mut byte_count) = (0, 0_u64);
+    let (mut entry_count, mut name_bytes, mut byte_count) = (0, 0, 0_u64);
     for entry in archive.entries()? {
         let mut entry = entry?;
         entry_count += 1;
         byte_count = byte_count.saturating_add(entry.size());
-        if entry_count > MAX_ENTRIES || byte_count > MAX_BYTES {
+        name_bytes += entry.path_bytes().len();
+        if entry_count > MAX_ENTRIES || name_bytes > MAX_NAME_BYTES || byte_count > MAX_BYTES {
             let text = format!(
-                "the workspace has more than {MAX_ENTRIES} entries, or more than {MAX_BYTES} bytes"
+                "the workspace has more than {MAX_ENTRIES} entries, {MAX_NAME_BYTES} bytes in their paths, or {MAX_BYTES} bytes"
             );
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
         }

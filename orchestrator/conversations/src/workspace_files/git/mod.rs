@@ -18,7 +18,8 @@ const ORIGINAL: &str = concat!(include_str!("repository.sh"), include_str!("orig
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Maximum length of the list of changes, in bytes: about 100,000 paths.
+/// Maximum number of changes, and of bytes in their paths.
+const MAX_CHANGES: usize = 100_000;
 const MAX_CHANGES_BYTES: usize = 8 << 20;
 
 /// Exit code of the scripts if there is no repository, or no git.
@@ -77,19 +78,20 @@ pub(super) async fn changes(
         ScriptResult::Exited { code: 0, output } => {
             // On a blocking thread, because the sandbox chooses the number of files.
             let parsed = tokio::task::spawn_blocking(move || parse_changes(&output)).await;
-            parsed.map_err(|error| {
-                SandboxError::Malformed {
-                    detail: error.to_string(),
-                }
-                .into()
-            })
+            parsed.map_err(|error| SandboxError::Malformed {
+                detail: error.to_string(),
+            })?
         }
         ScriptResult::Exited { code, .. } => Err(failure(code)),
         ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
-        ScriptResult::TooMuchOutput => Err(WorkspaceError::TooLarge {
-            subject: "the list of changes".to_owned(),
-            max_bytes: MAX_CHANGES_BYTES as u64,
-        }),
+        ScriptResult::TooMuchOutput => Err(too_many_changes()),
+    }
+}
+
+fn too_many_changes() -> WorkspaceError {
+    WorkspaceError::TooLarge {
+        subject: format!("the list of changes has more than {MAX_CHANGES} files, or"),
+        max_bytes: MAX_CHANGES_BYTES as u64,
     }
 }
 
@@ -163,11 +165,16 @@ fn failure(code: i32) -> WorkspaceError {
 }
 
 /// Parses the output of `changes.sh`. Ignores what no honest sandbox prints.
-fn parse_changes(output: &[u8]) -> Vec<FileChange> {
+///
+/// # Errors
+/// [`WorkspaceError::TooLarge`] if there are too many changes. The folder of a repository precedes
+/// each of its paths, so the list can be far longer than the output.
+fn parse_changes(output: &[u8]) -> Result<Vec<FileChange>, WorkspaceError> {
     let mut texts = output
         .split(|byte| *byte == 0)
         .map(|text| String::from_utf8_lossy(text).into_owned());
     let (mut changes, mut nested) = (Vec::new(), BTreeSet::new());
+    let mut path_bytes = 0;
     while let Some(folder) = texts.next().filter(|folder| !folder.is_empty()) {
         let prefix = if folder == "." {
             String::new()
@@ -175,25 +182,30 @@ fn parse_changes(output: &[u8]) -> Vec<FileChange> {
             format!("{folder}/")
         };
         let mut add = |status: char, path: String| {
+            path_bytes += prefix.len() + path.len();
+            if changes.len() == MAX_CHANGES || path_bytes > MAX_CHANGES_BYTES {
+                return Err(too_many_changes());
+            }
             changes.push(FileChange {
                 path: format!("{prefix}{path}"),
                 status,
             });
+            Ok(())
         };
         while let Some(status) = texts.next().filter(|status| !status.is_empty())
             && let Some(path) = texts.next()
         {
-            add(to_status(&status), path);
+            add(to_status(&status), path)?;
         }
         while let Some(path) = texts.next().filter(|path| !path.is_empty()) {
-            add('A', path);
+            add('A', path)?;
         }
         nested.insert(prefix);
     }
     // The outer repository lists the folder of a nested one.
     changes.retain(|change| !nested.contains(&change.path));
     changes.sort();
-    changes
+    Ok(changes)
 }
 
 /// Maps the status of a change to those that V0 has. A change of the type of a file is a
@@ -224,7 +236,7 @@ mod tests {
             change('D', "sub/gone"),
             change('A', "sub/new\u{fffd}"),
         ];
-        assert_eq!(parse_changes(output), expected);
+        assert_eq!(parse_changes(output).unwrap(), expected);
         for hostile in [
             &b""[..],
             b"\0\0\0",
@@ -233,7 +245,26 @@ mod tests {
             b"x\0M\0",
             b"x\0\0\0\0\0",
         ] {
-            assert!(parse_changes(hostile).len() <= 1);
+            assert!(parse_changes(hostile).unwrap().len() <= 1);
+        }
+    }
+
+    #[test]
+    fn folder_that_precedes_each_path_does_not_multiply_the_list() {
+        let long = [
+            &b"n".repeat(255)[..],
+            b"\0\0",
+            &b"f\0".repeat(90_000),
+            b"\0",
+        ]
+        .concat();
+        let many = [&b".\0\0"[..], &b"f\0".repeat(MAX_CHANGES + 1), b"\0"].concat();
+        for output in [long, many] {
+            let refused = parse_changes(&output).unwrap_err();
+            assert!(
+                matches!(refused, WorkspaceError::TooLarge { .. }),
+                "{refused}"
+            );
         }
     }
 }
