@@ -110,12 +110,14 @@ impl Prices {
         let configured = self.configured(&usage);
         usage.model.clone_from(&self.model);
         usage.context_window = self.max_input_tokens.unwrap_or(listed.context_window);
-        let cost = reported
-            .by_proxy
-            .or(configured)
-            .or(reported.by_provider)
-            .or(listed.cost);
-        let cost = cost.filter(|cost| cost.is_finite() && *cost >= 0.0);
+        let costs = [
+            reported.by_proxy,
+            configured,
+            reported.by_provider,
+            listed.cost,
+        ];
+        let is_cost = |cost: &f64| cost.is_finite() && *cost >= 0.0;
+        let cost = costs.into_iter().flatten().find(is_cost);
         if cost.is_some_and(|cost| cost > 0.0) {
             self.has_reported_cost.store(true, Ordering::Relaxed);
         }
@@ -304,6 +306,17 @@ mod tests {
             Some(1.0)
         );
         assert_eq!(cost_of(false, usage(), provider).await, Some(7.0));
+        for invalid in [-1.0, f64::NAN, f64::INFINITY] {
+            let reported = ReportedCost {
+                by_proxy: Some(invalid),
+                by_provider: Some(invalid),
+            };
+            assert_eq!(
+                cost_of(false, usage(), reported).await,
+                Some(3.5),
+                "{invalid}"
+            );
+        }
         assert_eq!(cost_of(false, usage(), none).await, Some(3.5));
     }
 

@@ -222,7 +222,8 @@ impl ProviderLlm {
             by_proxy: response.reported_cost,
             by_provider: decoded.reported_cost,
         };
-        let usage = match decoded.usage {
+        // No request is without tokens.
+        let usage = match decoded.usage.filter(|usage| usage.prompt_tokens > 0) {
             Some(usage) => {
                 self.token_estimator
                     .record_count(request, usage.prompt_tokens);
