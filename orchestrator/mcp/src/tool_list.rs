@@ -14,11 +14,17 @@ const MAX_LISTED_TOOLS: usize = 1000;
 /// Maximum number of pages of a list.
 const MAX_PAGES: usize = 100;
 
+/// Maximum size of a cursor, in bytes. Each is kept, to find one that repeats.
+const MAX_CURSOR_BYTES: usize = 4096;
+
 /// Maximum length of a description, in characters. Longer ones are truncated.
 const MAX_DESCRIPTION_CHARS: usize = 4096;
 
 /// Maximum size of the schema of a tool's arguments, in bytes of JSON.
 const MAX_SCHEMA_BYTES: usize = 16 << 10;
+
+/// Maximum size of all tools of a server, in bytes. Further ones are left out.
+const MAX_LIST_BYTES: usize = 4 << 20;
 
 /// Maximum size of a name, in bytes.
 const MAX_NAME_BYTES: usize = 256;
@@ -37,23 +43,27 @@ pub(crate) struct ToolList {
     pub(crate) problem: Option<String>,
 }
 
-/// Reads all pages of the list. Stops at a cursor that repeats.
+/// Reads all pages of the list. Stops at a cursor that repeats. Only what is offered of a page is
+/// kept, because each may be as long as a message.
 pub(crate) async fn list(peer: &Peer<RoleClient>) -> Result<ToolList, ServiceError> {
-    let mut listed = Vec::new();
+    let mut read = ReadTools::default();
     let mut cursors = HashSet::new();
     let mut cursor = None;
     for _ in 0..MAX_PAGES {
         let (tools, next) = read_page(peer, cursor).await?;
-        listed.extend(tools);
+        read.add(&tools);
         match next {
-            Some(next) if listed.len() < MAX_LISTED_TOOLS && cursors.insert(next.clone()) => {
+            Some(next)
+                if read.count < MAX_LISTED_TOOLS
+                    && next.len() <= MAX_CURSOR_BYTES
+                    && cursors.insert(next.clone()) =>
+            {
                 cursor = Some(next);
             }
             _ => break,
         }
     }
-    listed.truncate(MAX_LISTED_TOOLS);
-    Ok(to_tool_list(&listed))
+    Ok(read.into_list())
 }
 
 /// Reads a page and the cursor of the next one. Not with rmcp's `list_tools`, which rejects a page
@@ -78,38 +88,64 @@ async fn read_page(
     }
 }
 
-/// Converts the usable tools, and names the others. Only the first of several tools of one name can
-/// be called.
-fn to_tool_list(listed: &[Value]) -> ToolList {
-    let mut list = ToolList::default();
-    let (mut names, mut unusable) = (HashSet::new(), Vec::new());
-    for (number, entry) in (1..).zip(listed) {
-        match to_tool(entry) {
-            Some(tool) if names.insert(tool.name.clone()) => list.tools.push(tool),
-            Some(_) => {}
-            None => unusable.push(display_name(entry, number)),
-        }
-    }
-    if !unusable.is_empty() {
-        let (count, all) = (unusable.len(), listed.len());
-        let more = if count > MAX_DISPLAYED_TOOLS {
-            ", …"
-        } else {
-            ""
-        };
-        unusable.truncate(MAX_DISPLAYED_TOOLS);
-        list.problem = Some(format!(
-            "{count} of its {all} tools are left out ({}{more}): a tool needs a name of at most {MAX_NAME_BYTES} bytes and \
-             an input schema of at most {MAX_SCHEMA_BYTES} bytes and the type `object`",
-            unusable.join(", "),
-        ));
-    }
-    list
+/// The usable tools of the pages that were read, and the names of the others. Only the first of
+/// several tools of one name can be called.
+#[derive(Default)]
+struct ReadTools {
+    tools: Vec<ListedTool>,
+    names: HashSet<String>,
+    count: usize,
+    byte_count: usize,
+    /// The first unusable ones.
+    unusable: Vec<String>,
+    unusable_count: usize,
 }
 
-/// Converts a tool. `None` if it has no name or input schema, exceeds a limit, or its arguments are
-/// not an object.
-fn to_tool(entry: &Value) -> Option<ListedTool> {
+impl ReadTools {
+    fn add(&mut self, page: &[Value]) {
+        for entry in page.iter().take(MAX_LISTED_TOOLS - self.count) {
+            self.count += 1;
+            let fits = |(_, bytes): &(ListedTool, usize)| self.byte_count + bytes <= MAX_LIST_BYTES;
+            match to_tool(entry).filter(fits) {
+                Some((tool, bytes)) if self.names.insert(tool.name.clone()) => {
+                    self.byte_count += bytes;
+                    self.tools.push(tool);
+                }
+                Some(_) => {}
+                None => {
+                    self.unusable_count += 1;
+                    if self.unusable.len() < MAX_DISPLAYED_TOOLS {
+                        self.unusable.push(display_name(entry, self.count));
+                    }
+                }
+            }
+        }
+    }
+
+    fn into_list(self) -> ToolList {
+        let (count, all) = (self.unusable_count, self.count);
+        let more = match count > self.unusable.len() {
+            true => ", …",
+            false => "",
+        };
+        let problem = (count > 0).then(|| {
+            format!(
+                "{count} of its {all} tools are left out ({}{more}): a tool needs a name of at most {MAX_NAME_BYTES} bytes \
+                 and an input schema of at most {MAX_SCHEMA_BYTES} bytes and the type `object`, and all together have at most \
+                 {MAX_LIST_BYTES} bytes",
+                self.unusable.join(", "),
+            )
+        });
+        ToolList {
+            tools: self.tools,
+            problem,
+        }
+    }
+}
+
+/// Converts a tool, and returns its size in bytes. `None` if it has no name or input schema, exceeds
+/// a limit, or its arguments are not an object.
+fn to_tool(entry: &Value) -> Option<(ListedTool, usize)> {
     let name = entry["name"].as_str()?;
     let mut schema = entry["inputSchema"].as_object()?.clone();
     // Providers require both; servers omit them for tools without arguments.
@@ -117,13 +153,17 @@ fn to_tool(entry: &Value) -> Option<ListedTool> {
     let is_object = kind == "object";
     schema.entry("properties").or_insert_with(|| json!({}));
     let parameters = Value::Object(schema);
-    let fits = name.len() <= MAX_NAME_BYTES && parameters.to_string().len() <= MAX_SCHEMA_BYTES;
+    let schema_bytes = parameters.to_string().len();
+    let fits = name.len() <= MAX_NAME_BYTES && schema_bytes <= MAX_SCHEMA_BYTES;
     let description = entry["description"].as_str().unwrap_or_default();
-    (is_object && fits).then(|| Tool {
+    let description: String = description.chars().take(MAX_DESCRIPTION_CHARS).collect();
+    let bytes = name.len() + description.len() + schema_bytes;
+    let tool = Tool {
         name: name.to_owned(),
-        description: description.chars().take(MAX_DESCRIPTION_CHARS).collect(),
+        description,
         parameters,
-    })
+    };
+    (is_object && fits).then_some((tool, bytes))
 }
 
 /// Returns the start of a tool's name, or its number in the list if it has no name.
@@ -137,6 +177,35 @@ fn display_name(entry: &Value, number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn to_tool_list(page: &[Value]) -> ToolList {
+        let mut read = ReadTools::default();
+        read.add(page);
+        read.into_list()
+    }
+
+    #[test]
+    fn tools_of_all_pages_together_are_bounded() {
+        let schema = json!({"description": "x".repeat(MAX_SCHEMA_BYTES - 100)});
+        let mut read = ReadTools::default();
+        for page in 0..30 {
+            let name = |number| format!("{page}-{number}");
+            let tool = |number| json!({"name": name(number), "inputSchema": schema});
+            read.add(&(0..20).map(tool).collect::<Vec<_>>());
+        }
+        let list = read.into_list();
+        let max_tools = MAX_LIST_BYTES / (MAX_SCHEMA_BYTES - 100);
+        assert!(
+            (200..=max_tools).contains(&list.tools.len()),
+            "{}",
+            list.tools.len()
+        );
+        let problem = list.problem.unwrap();
+        assert!(
+            problem.contains("of its 600 tools are left out"),
+            "{problem}"
+        );
+    }
 
     #[test]
     fn tool_is_completed_as_providers_require() {
