@@ -17,6 +17,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use engine::sandbox::{ByteSource, Sandbox, TransferKind};
+use indicatif::HumanBytes;
 use protocol::sandbox_api::{FileKind, FileMode, FileStatus};
 use tokio::io::AsyncReadExt as _;
 
@@ -34,6 +35,10 @@ use progress::CopyProgress;
 
 /// Size of a read.
 const CHUNK_BYTES: usize = 256 << 10;
+
+/// Maximum number of bytes that a file may have grown by while it is copied. Files in `/proc` have
+/// no size.
+const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
 /// Maximum number of skipped entries that are named.
 const MAX_NAMED: usize = 10;
@@ -217,7 +222,7 @@ async fn download(
             let progress = CopyProgress::new(Some(status.size));
             let content =
                 progress.track(sandbox.files()?.download(path, TransferKind::File).await?);
-            save(content, &folder, &name, status.mode)
+            save(content, &folder, &name, &status)
                 .await
                 .with_context(context)?;
             Ok(SkippedEntries::default())
@@ -255,15 +260,28 @@ async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
 
 /// Writes a temporary file and renames it, so that the target is never incomplete. Replaces a link
 /// instead of following it.
+///
+/// # Errors
+/// The disk has too little space, or the sandbox sends far more than it has announced.
 async fn save(
     mut content: ByteSource,
     folder: &OwnedFd,
     name: &OsStr,
-    mode: FileMode,
+    status: &FileStatus,
 ) -> anyhow::Result<()> {
+    let disk = rustix::fs::fstatvfs(folder)?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if status.size > free {
+        anyhow::bail!(
+            "the file has {}, and the disk {} free",
+            HumanBytes(status.size),
+            HumanBytes(free)
+        );
+    }
     let folder = untrusted_folder::path_of(folder);
     let mut file = tempfile::NamedTempFile::new_in(&folder)?;
     let mut buffer = vec![0; CHUNK_BYTES];
+    let mut remaining = status.size.saturating_add(MAX_GROWTH_BYTES);
     loop {
         let count = content
             .read(&mut buffer)
@@ -273,9 +291,16 @@ async fn save(
             None | Some([]) => break,
             Some(bytes) => file.write_all(bytes)?,
         }
+        remaining = remaining.checked_sub(count as u64).with_context(|| {
+            format!(
+                "the sandbox sends more than {}, the size of the file",
+                HumanBytes(status.size)
+            )
+        })?;
     }
+    let mode = status.mode.bits() & 0o777;
     file.as_file()
-        .set_permissions(std::fs::Permissions::from_mode(mode.bits() & 0o777))?;
+        .set_permissions(std::fs::Permissions::from_mode(mode))?;
     file.persist(folder.join(name))
         .map_err(|error| error.error)?;
     Ok(())
