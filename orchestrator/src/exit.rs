@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use accounts::AccountError;
 use conversations::ConversationsError;
+use engine::sandbox::SandboxError;
 use storage::BlobStoreError;
 use storage::postgres::PostgresOpenError;
 
@@ -57,6 +58,7 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
         cause.is::<UsageError>()
             || cause.is::<ConfigError>()
             || cause.is::<BlobStoreError>()
+            || matches!(cause.downcast_ref(), Some(SandboxError::Invalid { .. }))
             || cause
                 .downcast_ref::<PostgresOpenError>()
                 .is_some_and(PostgresOpenError::is_invalid_address)

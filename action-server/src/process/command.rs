@@ -125,11 +125,11 @@ fn folder(cwd: Option<&str>, working_dir: &Path) -> Result<PathBuf, ProcessError
         Ok(metadata) if metadata.is_dir() => Ok(folder),
         Ok(_) => Err(ProcessError::invalid(
             "cwd",
-            format!("{} is not a directory", folder.display()),
+            format!("the working directory {} is not a folder", folder.display()),
         )),
         Err(error) => Err(ProcessError::invalid(
             "cwd",
-            format!("{}: {error}", folder.display()),
+            format!("the working directory {}: {error}", folder.display()),
         )),
     }
 }

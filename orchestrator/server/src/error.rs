@@ -414,7 +414,9 @@ fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
         WorkspaceError::NoRepository => (StatusCode::NOT_FOUND, "GIT$NO_REPOSITORY"),
         WorkspaceError::GitTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, "GIT$TIMEOUT"),
         WorkspaceError::Sandbox(
-            SandboxError::Refused { .. } | SandboxError::Unsupported { .. },
+            SandboxError::Refused { .. }
+            | SandboxError::Invalid { .. }
+            | SandboxError::Unsupported { .. },
         ) => (StatusCode::CONFLICT, "SANDBOX$REFUSED"),
         WorkspaceError::Sandbox(_) => (StatusCode::SERVICE_UNAVAILABLE, "SANDBOX$UNAVAILABLE"),
     }

@@ -198,7 +198,7 @@ async fn start_error_names_the_volume_when_it_is_unusable() {
         spec.volumes = vec![volume];
         let failed = error(backend.provider().create(&spec, &|_| {}).await);
         assert!(
-            matches!(&failed, SandboxError::Start { detail, .. } if detail.contains(&named) && !detail.contains('\n')),
+            matches!(&failed, SandboxError::Invalid { detail } if detail.contains(&named) && !detail.contains('\n')),
             "{failed}"
         );
     }

@@ -51,7 +51,11 @@ impl WorkspaceError {
     /// Whether the request is at fault, and not the sandbox.
     pub fn is_about_request(&self) -> bool {
         match self {
-            Self::Sandbox(SandboxError::Refused { .. } | SandboxError::Unsupported { .. }) => true,
+            Self::Sandbox(
+                SandboxError::Refused { .. }
+                | SandboxError::Invalid { .. }
+                | SandboxError::Unsupported { .. },
+            ) => true,
             Self::Sandbox(_) | Self::GitTimeout(_) => false,
             _ => true,
         }

@@ -70,6 +70,13 @@ pub enum SandboxError {
         /// Whether the program exists.
         exists: bool,
     },
+    /// The request names what does not exist or has no valid value, such as a user or a folder.
+    /// Nothing was started.
+    #[error("{detail}")]
+    Invalid {
+        /// The value, and what is wrong with it.
+        detail: String,
+    },
     /// The response of the action server is malformed.
     #[error("the action server sent a malformed response: {detail}")]
     Malformed {

@@ -126,6 +126,9 @@ pub(super) fn redact_error(redactor: &Redactor, error: SandboxError) -> SandboxE
             detail: text(detail),
             exists,
         },
+        SandboxError::Invalid { detail } => SandboxError::Invalid {
+            detail: text(detail),
+        },
         SandboxError::Malformed { detail } => SandboxError::Malformed {
             detail: text(detail),
         },

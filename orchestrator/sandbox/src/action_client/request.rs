@@ -52,9 +52,14 @@ impl From<hyper::Error> for TransportError {
     }
 }
 
-/// The server's prefix of errors about a program. Means nothing to the caller, who passed the
-/// program.
-const PROGRAM_FIELD: &str = "field `argv`: ";
+/// Removes the server's prefix with the field of the request, such as "field `argv`: ". Means
+/// nothing to the caller, who passed an argument.
+fn without_field(detail: &str) -> String {
+    let problem = detail
+        .strip_prefix("field `")
+        .and_then(|rest| rest.split_once("`: "));
+    problem.map_or(detail, |(_, problem)| problem).to_owned()
+}
 
 /// An error response of the server.
 #[derive(Debug, thiserror::Error)]
@@ -76,8 +81,11 @@ impl From<ErrorResponse> for SandboxError {
     fn from(error: ErrorResponse) -> Self {
         match error.code {
             ErrorCode::NoProgram | ErrorCode::NotExecutable => Self::NoProgram {
-                detail: error.detail.trim_start_matches(PROGRAM_FIELD).to_owned(),
+                detail: without_field(&error.detail),
                 exists: error.code == ErrorCode::NotExecutable,
+            },
+            ErrorCode::Invalid => Self::Invalid {
+                detail: without_field(&error.detail),
             },
             _ => Self::Refused {
                 detail: error.to_string(),

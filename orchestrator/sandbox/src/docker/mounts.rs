@@ -7,7 +7,6 @@ use engine::sandbox::{SandboxError, SandboxSpec, Volume};
 
 use super::ServerSource;
 use super::container::{SERVER, SERVER_FOLDER, WORKSPACE};
-use crate::provisioning::start_error;
 
 /// Returns all mounts of a container.
 pub(super) fn for_container(server: &ServerSource, spec: &SandboxSpec) -> Vec<Mount> {
@@ -49,9 +48,11 @@ pub(super) fn check_targets(volumes: &[Volume]) -> Result<(), SandboxError> {
             .components()
             .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
         if !is_plain || path.starts_with(SERVER_FOLDER) {
-            return Err(start_error(format!(
-                "cannot mount a volume at {target}: choose a plain path that is not below {SERVER_FOLDER}"
-            )));
+            return Err(SandboxError::Invalid {
+                detail: format!(
+                    "cannot mount a volume at {target}: choose a plain path that is not below {SERVER_FOLDER}"
+                ),
+            });
         }
     }
     Ok(())

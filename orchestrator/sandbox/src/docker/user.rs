@@ -11,7 +11,7 @@ use rustix::fs::Access;
 
 use super::engine::Engine;
 use super::mounts::host_source;
-use crate::provisioning::{check_workspace, start_error, unusable_workspace};
+use crate::provisioning::{check_workspace, unusable_workspace};
 
 /// User and group ids of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,18 +139,22 @@ fn may_write(path: &Path, user: User) -> bool {
 
 /// Returns the error for a volume whose source is missing or not accessible.
 fn missing_source(path: &Path, error: &io::Error) -> SandboxError {
-    start_error(format!(
-        "cannot mount the volume {}: {error}; create it first",
-        path.display()
-    ))
+    SandboxError::Invalid {
+        detail: format!(
+            "cannot mount the volume {}: {error}; create it first",
+            path.display()
+        ),
+    }
 }
 
 /// Returns the error for a volume whose source is not writable.
 fn unwritable_source(path: &Path, reason: impl fmt::Display) -> SandboxError {
-    start_error(format!(
-        "cannot write the volume {}: {reason}; mount it with :ro to only read it",
-        path.display()
-    ))
+    SandboxError::Invalid {
+        detail: format!(
+            "cannot write the volume {}: {reason}; mount it with :ro to only read it",
+            path.display()
+        ),
+    }
 }
 
 #[cfg(test)]

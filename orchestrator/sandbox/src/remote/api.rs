@@ -124,9 +124,12 @@ impl ApiErrorResponse {
                 image: image.unwrap_or("(the default)").into(),
                 detail: self.detail,
             },
-            (ApiErrorCode::StartFailed | ApiErrorCode::Invalid, _) => SandboxError::Start {
+            (ApiErrorCode::StartFailed, _) => SandboxError::Start {
                 detail: self.detail,
                 logs: self.logs,
+            },
+            (ApiErrorCode::Invalid, _) => SandboxError::Invalid {
+                detail: self.detail,
             },
             (ApiErrorCode::Unsupported, _) => SandboxError::Unsupported {
                 runtime: RUNTIME,

@@ -69,6 +69,7 @@ impl HostError {
                     (StatusCode::UNPROCESSABLE_ENTITY, Code::NoSuchImage)
                 }
                 SandboxError::Start { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::StartFailed),
+                SandboxError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid),
                 SandboxError::Lost { .. } => (StatusCode::GONE, Code::Lost),
                 // V0's client resumes the sandbox on this status, and retries.
                 SandboxError::Paused { .. } => (StatusCode::SERVICE_UNAVAILABLE, Code::Paused),

@@ -24,6 +24,9 @@ use crate::workspace::{self, WorkspaceFolder};
 /// Maximum of `--ttl`.
 const MAX_TTL: Duration = Duration::from_hours(365 * 24);
 
+/// Minimum of `--memory`, which engines refuse otherwise.
+const MIN_MEMORY: u64 = 6 << 20;
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -236,7 +239,11 @@ fn time_to_live(text: &str) -> Result<Duration, String> {
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
-    size_in_bytes(text).ok_or_else(|| "expected a size such as 512m or 2g".to_owned())
+    let bytes = size_in_bytes(text).ok_or("expected a size such as 512m or 2g")?;
+    match bytes < MIN_MEMORY {
+        true => Err("expected at least 6m, which container engines require".to_owned()),
+        false => Ok(bytes),
+    }
 }
 
 fn processors(text: &str) -> Result<f64, String> {
@@ -264,15 +271,16 @@ mod tests {
     #[test]
     fn size_is_parsed_in_the_notation_of_docker() {
         for (text, expected) in [
-            ("1024", 1024),
-            ("4k", 4096),
+            ("8388608", 8 << 20),
+            ("8192k", 8 << 20),
+            ("6m", 6 << 20),
             ("512m", 512 << 20),
             ("2G", 2 << 30),
             ("1gb", 1 << 30),
         ] {
             assert_eq!(bytes(text), Ok(expected), "{text}");
         }
-        for text in ["", "g", "0", "-1", "1.5g", "2gm", "99999999999t"] {
+        for text in ["", "g", "0", "-1", "5m", "1.5g", "2gm", "99999999999t"] {
             assert!(bytes(text).is_err(), "{text}");
         }
         assert_eq!(processors("0.5"), Ok(0.5));

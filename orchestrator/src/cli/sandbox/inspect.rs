@@ -45,6 +45,8 @@ struct Inspection<'a> {
     details: SandboxDetails,
     /// `None` unless it is running.
     running: Option<RunningDetails>,
+    /// Why it has ended. `None` if it has not, or if that is unknown.
+    end_reason: Option<String>,
 }
 
 /// What its action server reports.
@@ -65,15 +67,20 @@ pub(super) async fn run(
         // The runtime knows nothing more.
         Err(_) => SandboxDetails::default(),
     };
-    let running = match summary.condition {
-        SandboxState::Running => inspect_inside(&runtime, &summary).await,
-        SandboxState::Paused | SandboxState::Ended => None,
+    let (running, end_reason) = match summary.condition {
+        SandboxState::Running => (inspect_inside(&runtime, &summary).await, None),
+        SandboxState::Paused => (None, None),
+        SandboxState::Ended => match runtime.provider.find(&summary.sandbox).await {
+            Err(SandboxError::Lost { detail }) => (None, Some(detail)),
+            _ => (None, None),
+        },
     };
     let inspection = Inspection {
         runtime: &runtime,
         summary: &summary,
         details,
         running,
+        end_reason,
     };
     if arguments.json {
         print::line(&inspection.to_json().to_string())?;
@@ -147,6 +154,7 @@ impl Inspection<'_> {
                 "pids": self.details.pids,
             },
             "ports": running.map(|running| &running.ports),
+            "end_reason": self.end_reason,
         });
         if let (Value::Object(row), Value::Object(more)) = (&mut row, more) {
             row.extend(more);
@@ -161,6 +169,7 @@ impl Inspection<'_> {
             summary,
             details,
             running,
+            end_reason,
         } = self;
         let unknown = || "-".to_owned();
         let created = summary
@@ -197,11 +206,15 @@ impl Inspection<'_> {
         .flatten()
         .collect();
         let user = running.as_ref().and_then(|running| running.user.clone());
+        let state = match end_reason {
+            Some(reason) => format!("{}: {reason}", state(summary.condition)),
+            None => state(summary.condition).to_owned(),
+        };
         let ports = running.as_ref().map(|running| ports(&running.ports));
         let lines = [
             ("name", display_name(summary)),
             ("runtime", runtime.provider.runtime().to_owned()),
-            ("state", state(summary.condition).to_owned()),
+            ("state", state),
             (
                 "image",
                 summary

@@ -2,6 +2,7 @@
 
 use clap_complete::engine::ArgValueCompleter;
 use engine::sandbox::{ResourceUsage, SandboxState};
+use futures_util::{StreamExt as _, stream};
 use indicatif::BinaryBytes;
 use serde_json::json;
 
@@ -11,6 +12,9 @@ use super::runtimes::SandboxRuntimes;
 use crate::cli::{candidates, print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
+
+/// Maximum number of sandboxes that are measured at a time. Engines take a second for each.
+const MAX_CONCURRENT: usize = 16;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatsArguments {
@@ -38,9 +42,14 @@ pub(super) async fn run(arguments: StatsArguments, overrides: &Overrides) -> any
         }
         false => runtimes.find_all(&arguments.names).await?,
     };
-    for (runtime, summary) in sandboxes {
-        let measured = async { runtime.provider.monitoring()?.usage(&summary.sandbox).await };
-        match measured.await {
+    let measuring = stream::iter(sandboxes).map(|(runtime, summary)| async move {
+        let usage = async { runtime.provider.monitoring()?.usage(&summary.sandbox).await };
+        (usage.await, summary)
+    });
+    let measuring = measuring.buffered(MAX_CONCURRENT).collect::<Vec<_>>();
+    let measured = print::with_notice("the usage of the sandboxes", measuring).await;
+    for (usage, summary) in measured {
+        match usage {
             Ok(usage) => used.push((display_name(&summary), usage)),
             Err(error) if arguments.names.is_empty() => {
                 print::warning(&format!("{} is left out: {error}", display_name(&summary)));
