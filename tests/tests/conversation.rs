@@ -101,11 +101,14 @@ impl ConversationFixture {
             confirmation,
             ..Default::default()
         };
-        let conversation = Conversation::start(self.parts.clone(), id(), started)
+        let message = MessageAction {
+            content: "work".into(),
+            ..Default::default()
+        };
+        let parts = self.parts.clone();
+        Conversation::start_with(parts, id(), started, None, Some(message))
             .await
-            .unwrap();
-        send_message(&conversation, "work");
-        conversation
+            .unwrap()
     }
 
     fn log(&self) -> Vec<Event> {

@@ -57,17 +57,22 @@ impl Conversations {
             task,
         } = new;
         let guarded = parts.to_guarded(Arc::clone(&self.store), &claim);
-        let conversation =
-            Conversation::start(guarded.clone(), claim.id().clone(), started).await?;
+        let message = match &task {
+            InitialTask::Message(message) => Some(redact(message, &parts)),
+            InitialTask::None | InitialTask::Replay { .. } => None,
+        };
+        let conversation = Conversation::start_with(
+            guarded.clone(),
+            claim.id().clone(),
+            started,
+            title
+                .as_deref()
+                .map(|title| parts.redactor.text(title))
+                .as_deref(),
+            message,
+        )
+        .await?;
         claim.mark_started();
-        if let Some(title) = &title {
-            conversation.set_title(&parts.redactor.text(title))?;
-        }
-        // Sent before the sandbox is ready. A message after a failed creation would start another
-        // one.
-        if let InitialTask::Message(message) = &task {
-            conversation.send_message(redact(message, &parts))?;
-        }
         let needs_title = title.is_none();
         self.register(
             claim,

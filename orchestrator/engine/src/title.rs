@@ -169,7 +169,12 @@ mod tests {
     #[tokio::test]
     async fn conversation_has_one_title_whose_cost_counts() {
         let (started, system) = (ConversationStarted::default(), SystemAction::default());
-        let start = ConversationStart { started, system };
+        let start = ConversationStart {
+            started,
+            system,
+            title: None,
+            message: None,
+        };
         let start = InputKind::Start(Box::new(start));
         let (mut state, _) = transition(
             State::default(),

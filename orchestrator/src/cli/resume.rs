@@ -19,7 +19,7 @@ use super::{
 };
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Overrides, Runtime};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 use crate::terminal_input::PendingInputGuard;
 use crate::workspace;
 
@@ -153,6 +153,10 @@ async fn resume_in(
             "conversation {id} has finished; send another message with -t TEXT\n"
         ));
         return Ok(super::follow::exit_of(&stored.state, false));
+    }
+    if stored.state.last_user_message.is_none() && request.message.is_none() && !asks {
+        let text = format!("conversation {id} has no task: send one with -t TEXT");
+        return Err(UsageError(text).into());
     }
     compose::restore_settings(&mut config, &started, &overrides)?;
     compose::choose_runtime(&mut config, state_dir).await?;

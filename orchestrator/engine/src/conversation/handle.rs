@@ -50,7 +50,7 @@ pub struct Conversation {
 }
 
 impl Conversation {
-    /// Starts a new conversation, and the creation of its sandbox.
+    /// Starts a new conversation without a title and a message, and the creation of its sandbox.
     ///
     /// # Errors
     /// [`ConversationError::Log`] if the log of that id cannot be opened or is not empty.
@@ -59,9 +59,25 @@ impl Conversation {
         id: ConversationId,
         started: ConversationStarted,
     ) -> Result<Self, ConversationError> {
+        Self::start_with(parts, id, started, None, None).await
+    }
+
+    /// Starts a new conversation with the user's first message, and the creation of its sandbox.
+    ///
+    /// # Errors
+    /// [`ConversationError::Log`] if the log of that id cannot be opened or is not empty.
+    pub async fn start_with(
+        parts: EngineParts,
+        id: ConversationId,
+        started: ConversationStarted,
+        title: Option<&str>,
+        message: Option<MessageAction>,
+    ) -> Result<Self, ConversationError> {
         let start = ConversationStart {
             started,
             system: parts.own.agent.system(),
+            title: title.map(first_line),
+            message,
         };
         Self::open(parts, id, InputKind::Start(Box::new(start))).await
     }

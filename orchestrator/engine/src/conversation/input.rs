@@ -64,8 +64,6 @@ pub enum InputKind {
         agent: AgentId,
         /// The next attempt, and the reason.
         retry: ModelRetried,
-        /// Whether the provider limits the rate.
-        is_rate_limited: bool,
     },
     /// A step did not run because the log lacks notices for its agent. It is due again once they
     /// are appended.
@@ -175,6 +173,10 @@ pub struct ConversationStart {
     pub started: ConversationStarted,
     /// The agent's prompt and tools.
     pub system: SystemAction,
+    /// The title that the user gave it.
+    pub title: Option<String>,
+    /// The user's first message. Stored together with the start, so that no crash separates them.
+    pub message: Option<MessageAction>,
 }
 
 /// Work for the conversation's task, which performs effects in order.

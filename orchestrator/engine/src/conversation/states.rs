@@ -21,10 +21,6 @@ const STATES: &[(&str, &[Occurrence])] = &[
         &[SandboxReady, Message, StepDone(Decision::Run)],
     ),
     (
-        "`rate_limited`",
-        &[SandboxReady, Message, CallRetried(true)],
-    ),
-    (
         "`awaiting_user_confirmation`",
         &[SandboxReady, Message, StepDone(Decision::RunRisky)],
     ),
@@ -75,7 +71,6 @@ const OCCURRENCES: &[(&str, Occurrence)] = &[
     ("confirm", Confirm),
     ("reject with a reason", Reject("use rg")),
     ("reject without a reason", Reject("")),
-    ("the provider rate-limits the model", CallRetried(true)),
     ("the agent acts", StepDone(Decision::Run)),
     (
         "the agent acts, and the action requires confirmation",
@@ -94,7 +89,7 @@ const HEAD: &str = "# The states of an agent
 
 Each row lists the states that an occurrence leads through. An occurrence without a row does not change the state. If a
 step is due and the limit of steps or the budget is reached, `error` follows. No agent steps without its sandbox. `init`
-occurs only in older logs. `user_confirmed` and `user_rejected` are transient.
+occurs only in older logs, as does `rate_limited`. `user_confirmed` and `user_rejected` are transient.
 
 | state | occurrence | leads to |
 |---|---|---|

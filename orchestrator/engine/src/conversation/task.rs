@@ -53,7 +53,6 @@ struct StepRetry {
     agent: AgentId,
     seen: EventId,
     retry: ModelRetried,
-    is_rate_limited: bool,
 }
 
 /// Result of work that the task started.
@@ -183,9 +182,9 @@ impl Task {
                     Some(Command::Close { sandbox }) => return self.close(sandbox).await,
                     None => return Ok(()),
                 },
-                Some(StepRetry { agent, seen, retry, is_rate_limited }) = self.retries.1.recv() => {
+                Some(StepRetry { agent, seen, retry }) = self.retries.1.recv() => {
                     if self.is_step_running(agent, seen) {
-                        self.handle(InputKind::CallRetried { agent, retry, is_rate_limited }).await?;
+                        self.handle(InputKind::CallRetried { agent, retry }).await?;
                     }
                 }
                 Some(result) = self.work.join_next() => match result {

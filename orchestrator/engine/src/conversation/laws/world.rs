@@ -44,7 +44,7 @@ pub(in crate::conversation) enum Occurrence {
     TitleFound,
     UserTitle,
     Reject(&'static str),
-    CallRetried(bool),
+    CallRetried,
     StepDeferred,
     StepRefused,
     StepDone(Decision),
@@ -111,6 +111,8 @@ impl World {
                 ..Default::default()
             },
             system: system(),
+            title: None,
+            message: None,
         })));
         world
     }
@@ -376,20 +378,15 @@ impl World {
                     });
                 }
             }
-            Occurrence::CallRetried(is_rate_limited) => {
+            Occurrence::CallRetried => {
                 let retry = ModelRetried {
                     attempt: 2,
                     attempts: 3,
                     after: 1.0,
                     reason: "too many calls".into(),
                 };
-                let is_rate_limited = *is_rate_limited;
                 let agent = self.stepping.keys().next().copied().flatten();
-                self.apply_input(InputKind::CallRetried {
-                    agent,
-                    retry,
-                    is_rate_limited,
-                });
+                self.apply_input(InputKind::CallRetried { agent, retry });
             }
             Occurrence::StepDone(decision) => {
                 if let Some((agent, seen)) = self.remove_step() {

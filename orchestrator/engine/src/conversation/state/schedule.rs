@@ -14,6 +14,8 @@ use super::AgentId;
 pub struct Schedule {
     /// Connection to the sandbox.
     pub sandbox: SandboxConnection,
+    /// Whether a client uses the sandbox before there is work for it: its files and ports.
+    pub is_sandbox_requested: bool,
     /// Steps that are due, by agent.
     pub steps: BTreeMap<AgentId, ScheduledWork>,
     /// Actions that are due, by the event of the action.

@@ -15,7 +15,7 @@ use crate::conversation::state::{AgentId, ModelCallId, State};
 use crate::conversation::step::{StepRunner, StepWorkspace};
 use crate::conversation::terminal::STOPPED;
 use crate::draft_editor::{self, DraftResult};
-use crate::llm::{LlmErrorKind, LlmProgress};
+use crate::llm::LlmProgress;
 use crate::title;
 use crate::view::View;
 
@@ -181,14 +181,8 @@ fn report_progress(
                 after: after.as_secs_f64(),
                 reason: error.to_string(),
             };
-            let is_rate_limited = error.kind == LlmErrorKind::RateLimited;
             // A full queue is no failure: see `MAX_QUEUED_RETRIES`.
-            drop(retries.try_send(StepRetry {
-                agent,
-                seen,
-                retry,
-                is_rate_limited,
-            }));
+            drop(retries.try_send(StepRetry { agent, seen, retry }));
         }
         // Fails if no client is subscribed.
         drop(live.send(LiveUpdate::Model { agent, progress }));

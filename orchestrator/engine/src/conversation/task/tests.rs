@@ -6,12 +6,15 @@ use protocol::action::{FinishAction, MessageAction, SystemAction};
 use protocol::observation::{CommandMetadata, RunObservation};
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, ConversationId, Observation};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation};
 use tokio::time::Instant;
 
 use crate::agent::{Agent, AgentStep, TeamMember};
+use crate::clock;
 use crate::condenser::Noop;
-use crate::conversation::{Conversation, EngineParts};
+use crate::conversation::{
+    Conversation, ConversationStart, Effect, EngineParts, Input, InputKind, State, transition,
+};
 use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::sandbox::SandboxSpec;
 use crate::testing::{HangingLlm, MemoryStore, ScriptedProvider, ScriptedResult, UnusedLlm};
@@ -176,4 +179,31 @@ async fn next_setup_step_follows_when_one_times_out() {
         .close(crate::conversation::SandboxDisposition::Remove)
         .await
         .unwrap();
+}
+
+/// A crash between the two would leave a conversation that has lost its task.
+#[test]
+fn first_message_is_stored_with_the_start() {
+    let message = MessageAction {
+        content: "work".into(),
+        ..Default::default()
+    };
+    let start = ConversationStart {
+        started: started(),
+        system: FinishingAgent.system(),
+        title: Some("Work".into()),
+        message: Some(message.clone()),
+    };
+    let input = Input {
+        at: clock::now(),
+        kind: InputKind::Start(Box::new(start)),
+    };
+    let (state, effects) = transition(State::default(), input);
+    let Some(Effect::Append(events)) = effects.first() else {
+        panic!("{effects:?}")
+    };
+    let is_message = |event: &Event| matches!(&event.body, EventBody::Action(Action::Message(found)) if *found == message);
+    assert_eq!(events.iter().filter(|event| is_message(event)).count(), 1);
+    assert_eq!(state.title.as_deref(), Some("Work"));
+    assert_eq!(state.agent_state, AgentState::Loading);
 }

@@ -91,13 +91,9 @@ impl Transition {
                 and_similar,
             } => self.confirm(action, and_similar),
             InputKind::UserReject { action, reason } => self.reject(action, &reason),
-            InputKind::CallRetried {
-                agent,
-                retry,
-                is_rate_limited,
-            } => {
+            InputKind::CallRetried { agent, retry } => {
                 if self.state.schedule.is_step_started(agent) {
-                    self.on_call_retried(agent, retry, is_rate_limited);
+                    self.on_call_retried(agent, retry);
                 }
             }
             InputKind::StepDeferred { agent, notices } => {
@@ -166,6 +162,12 @@ impl Transition {
             self.append(None, EventSource::Environment, Record::from(start.started));
             self.append(None, EventSource::Agent, Action::from(start.system));
             self.change_state(AgentState::Loading, "");
+            if let Some(title) = start.title {
+                self.set_title(title, None);
+            }
+            if let Some(message) = start.message {
+                self.on_user_message(message);
+            }
         }
     }
 

@@ -114,6 +114,7 @@ impl Transition {
             return None;
         }
         self.state.schedule.sandbox = SandboxConnection::Connecting;
+        self.state.schedule.is_sandbox_requested = false;
         Some(match &self.state.lease {
             Some(lease) => Effect::Attach(Box::new(lease.clone())),
             None => Effect::Create,
@@ -122,6 +123,7 @@ impl Transition {
 
     fn needs_sandbox(&self) -> bool {
         self.state.agent_state == AgentState::Loading
+            || self.state.schedule.is_sandbox_requested
             || self
                 .state
                 .schedule

@@ -33,22 +33,15 @@ impl Transition {
         }
     }
 
-    pub(super) fn on_call_retried(
-        &mut self,
-        agent: AgentId,
-        retry: ModelRetried,
-        is_rate_limited: bool,
-    ) {
-        let reason = retry.reason.clone();
+    /// Records a retry. As in V0, the agent stays running meanwhile.
+    pub(super) fn on_call_retried(&mut self, agent: AgentId, retry: ModelRetried) {
         self.append(agent, EventSource::Environment, Record::from(retry));
-        if is_rate_limited && self.state.agent_state == AgentState::Running {
-            self.change_state(AgentState::RateLimited, &reason);
-        }
     }
 
     /// Applies an agent's decision. Its action completes here, awaits confirmation, or is
     /// scheduled.
     pub(super) fn on_step_done(&mut self, agent: AgentId, mut step: AgentStep, seen: EventId) {
+        // In logs of earlier versions.
         if self.state.agent_state == AgentState::RateLimited {
             self.change_state(AgentState::Running, "");
         }

@@ -76,8 +76,9 @@ impl Transition {
     }
 
     /// Lets an agent that was stopped wait for a message, unless its action is still being
-    /// cancelled.
+    /// cancelled. As in V0, its sandbox is started meanwhile: the user may upload files first.
     pub(super) fn await_message(&mut self) {
+        self.state.schedule.is_sandbox_requested = true;
         if self.state.agent_state == AgentState::Stopped && !self.state.has_pending_actions() {
             self.change_state(AgentState::AwaitingUserInput, "");
         }
