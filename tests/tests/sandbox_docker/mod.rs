@@ -105,6 +105,28 @@ async fn engine_check_fails_within_two_seconds() {
     );
 }
 
+#[tokio::test]
+async fn container_of_another_installation_is_never_removed() {
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
+    let spec = spec(&backend);
+    let ours = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    let id = ours.lease().sandbox_id.clone();
+    let mut config = backend.config();
+    config.owner = format!("other-{}", std::process::id());
+    let other = DockerProvider::new(config);
+    let refused = error(other.create(&spec, &|_| {}).await);
+    assert!(
+        matches!(&refused, SandboxError::Invalid { detail } if detail.contains("another installation")),
+        "{refused}"
+    );
+    other.destroy(&id).await.unwrap();
+    other.wait_for_cleanup().await;
+    assert_eq!(run(&*ours, 1, "echo alive").await.content.trim(), "alive");
+    remove(&backend, ours).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_is_uploaded_when_engine_cannot_see_our_files() {
     let Some(backend) = DockerBackend::busybox() else {

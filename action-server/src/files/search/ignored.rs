@@ -1,6 +1,9 @@
-//! Rules of `.gitignore` and similar files, for searches beneath a root. The `ignore` crate opens
-//! these files by path. One that is a link to a file outside of the root would be applied as rules,
-//! which would disclose its lines.
+//! Rules of `.gitignore` and similar files. They apply outside of repositories as well; the
+//! configuration of the server's user does not.
+//!
+//! The `ignore` crate opens these files by path, and parses any pattern. One that is a link to a
+//! file outside of the root would be applied as rules, which would disclose its lines. Braces that
+//! are nested deeply in a pattern overflow the stack.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -10,6 +13,7 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::WalkFilter;
+use super::pattern::nests_deeply;
 use crate::files::resolved_path::ResolvedPath;
 use crate::files::{Files, open};
 
@@ -125,7 +129,8 @@ fn list(folder: &ResolvedPath, name: &str) -> Option<Gitignore> {
     let mut bytes = Vec::new();
     file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
     let mut builder = GitignoreBuilder::new(".");
-    for line in String::from_utf8_lossy(&bytes).lines() {
+    let content = String::from_utf8_lossy(&bytes);
+    for line in content.lines().filter(|line| !nests_deeply(line)) {
         // Ignores a line that is not a pattern.
         _ = builder.add_line(None, line);
     }

@@ -45,26 +45,17 @@ fn walk(
     filter: WalkFilter,
     stop: &StopSignal,
 ) -> impl Iterator<Item = ignore::DirEntry> + use<> {
-    let mut builder = WalkBuilder::new(folder.path());
-    builder
-        .standard_filters(!filter.ignored)
-        .hidden(!filter.hidden)
-        // `.gitignore` also applies outside of repositories. The configuration of the server's user
-        // does not apply.
-        .require_git(false)
-        .git_global(false)
+    let rules = IgnoreRules::in_folder(files, folder, filter);
+    let path = folder.path().to_owned();
+    let stop = stop.clone();
+    WalkBuilder::new(folder.path())
+        .standard_filters(false)
         .follow_links(false)
-        .sort_by_file_name(std::ffi::OsStr::cmp);
-    if folder.is_open() {
-        let rules = IgnoreRules::in_folder(files, folder, filter);
-        let path = folder.path().to_owned();
-        builder.standard_filters(false).filter_entry(move |entry| {
+        .sort_by_file_name(std::ffi::OsStr::cmp)
+        .filter_entry(move |entry| {
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             entry.depth() == 0 || !rules.excludes(&below(&path, entry.path()), is_folder)
-        });
-    }
-    let stop = stop.clone();
-    builder
+        })
         .build()
         .take_while(move |_| !stop.is_set())
         .filter_map(Result::ok)

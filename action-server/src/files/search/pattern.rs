@@ -6,6 +6,15 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use crate::files::error::FileError;
 
+/// Maximum number of opening braces in a pattern. The parser of patterns nests them without a
+/// limit, on the stack.
+const MAX_BRACES: usize = 64;
+
+/// Whether a pattern may be too deep for its parser.
+pub(super) fn nests_deeply(pattern: &str) -> bool {
+    pattern.matches('{').count() > MAX_BRACES
+}
+
 /// A pattern without a slash matches names; one with a slash matches the path below the folder.
 #[derive(Debug)]
 pub(super) struct PathPattern {
@@ -20,6 +29,12 @@ impl PathPattern {
         pattern: &str,
         ignores_case: bool,
     ) -> Result<Self, FileError> {
+        if nests_deeply(pattern) {
+            return Err(FileError::Parameter {
+                name,
+                problem: format!("more than {MAX_BRACES} braces"),
+            });
+        }
         let matches_names = !pattern.contains('/');
         let built = GlobBuilder::new(pattern.trim_start_matches('/'))
             .literal_separator(true)
@@ -48,6 +63,12 @@ impl PathPattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nested_braces_are_refused() {
+        let nested = format!("{}a{}", "{".repeat(30_000), "}".repeat(30_000));
+        assert!(PathPattern::new("pattern", &nested, false).is_err());
+    }
 
     #[test]
     fn pattern_with_a_slash_matches_the_whole_path() {

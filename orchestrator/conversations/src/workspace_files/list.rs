@@ -181,10 +181,15 @@ async fn read_gitignore(files: &dyn SandboxFiles, root: &str) -> String {
     content.await.unwrap_or_default()
 }
 
+/// Maximum number of opening braces in a pattern. The parser of patterns nests them without a
+/// limit, on the stack. To git they are no syntax.
+const MAX_BRACES: usize = 16;
+
 /// Parses a `.gitignore`. Leaves out lines that are not patterns.
 fn parse_gitignore(content: &str) -> Gitignore {
     let mut patterns = GitignoreBuilder::new("");
-    for line in content.lines().take(MAX_GITIGNORE_LINES) {
+    let is_plain = |line: &&str| line.matches('{').count() <= MAX_BRACES;
+    for line in content.lines().take(MAX_GITIGNORE_LINES).filter(is_plain) {
         // An error means that the line is no pattern; git ignores it too.
         let _ = patterns.add_line(None, line);
     }
@@ -210,6 +215,13 @@ mod tests {
             assert!(!listing.is_finished(), "the patterns are expensive");
         }
         assert_eq!(listing.await.unwrap().len(), 10_000);
+    }
+
+    #[test]
+    fn nested_braces_do_not_overflow_the_stack() {
+        let line = format!("{}a{}", "{".repeat(30_000), "}".repeat(30_000));
+        let gitignore = parse_gitignore(&format!("{line}\n*.log\n"));
+        assert!(is_ignored(&gitignore, "a.log") && !is_ignored(&gitignore, "a"));
     }
 
     #[test]

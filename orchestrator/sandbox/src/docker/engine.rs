@@ -130,9 +130,41 @@ impl Engine {
         let _ = self.known.supports_disk_quota.set(answer);
     }
 
+    /// Removes the container of this name if it is the owner's: another installation on the engine
+    /// may have given a sandbox the same name. Returns whether the name is free.
+    pub(super) async fn remove_of(
+        &self,
+        owner: &str,
+        container: &str,
+    ) -> Result<bool, SandboxError> {
+        let found = match self.docker.inspect_container(container, None).await {
+            Ok(found) => found,
+            Err(error) if status(&error) == Some(404) => return Ok(true),
+            Err(error) => {
+                return Err(failed(
+                    "inspect",
+                    format_args!("the container {container}"),
+                    &error,
+                ));
+            }
+        };
+        let labels = found.config.and_then(|config| config.labels);
+        let is_ours = labels
+            .unwrap_or_default()
+            .get(OWNER_LABEL)
+            .is_some_and(|found| found == owner);
+        match found.id.filter(|_| is_ours) {
+            Some(id) => self.remove(&id).await.map(|()| true),
+            None => {
+                tracing::debug!(container, "the container belongs to another installation");
+                Ok(false)
+            }
+        }
+    }
+
     /// Removes a container and its volumes, even if it runs. Succeeds if the container does not
     /// exist.
-    pub(super) async fn remove(&self, container: &str) -> Result<(), SandboxError> {
+    async fn remove(&self, container: &str) -> Result<(), SandboxError> {
         let options = RemoveContainerOptionsBuilder::default()
             .force(true)
             .v(true)

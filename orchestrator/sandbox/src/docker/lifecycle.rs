@@ -73,10 +73,11 @@ impl Engine {
         state.status == Some(ContainerStateStatusEnum::RUNNING)
     }
 
-    /// Renames a container. A container that already has the name is removed.
+    /// Renames a container. A container of the owner that already has the name is removed.
     pub(super) async fn rename_replacing(
         &self,
         container: &str,
+        owner: &str,
         name: &str,
     ) -> Result<(), SandboxError> {
         let options = || RenameContainerOptionsBuilder::default().name(name).build();
@@ -87,7 +88,7 @@ impl Engine {
                     "removing the container that is left from before"
                 );
                 // An error shows up again in the next request.
-                let _ = self.remove(name).await;
+                let _ = self.remove_of(owner, name).await;
                 self.docker.rename_container(container, options()).await
             }
             renamed => renamed,

@@ -150,7 +150,10 @@ impl DockerProvider {
     ) -> Option<ActionClient> {
         let pool = self.pool.as_ref().filter(|pool| pool.fits(spec, image))?;
         while let Some(pooled_sandbox) = pool.take(image) {
-            match pooled_sandbox.adopt(engine, sandbox).await {
+            match pooled_sandbox
+                .adopt(engine, &self.installation.config.owner, sandbox)
+                .await
+            {
                 Ok(client) => return Some(client),
                 Err(error) => tracing::warn!(%sandbox, %error, "cannot adopt a pool entry"),
             }
@@ -167,8 +170,9 @@ impl DockerProvider {
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<ActionClient, SandboxError> {
         let (removing, left) = (engine.clone(), sandbox.clone());
+        let owner = self.installation.config.owner.clone();
         let unfinished = UnfinishedStart::new(&self.installation.removals, async move {
-            if let Err(error) = removing.remove(left.as_str()).await {
+            if let Err(error) = removing.remove_of(&owner, left.as_str()).await {
                 tracing::warn!(sandbox = %left, error = format_chain(&error), "cannot clean up after a failed start");
             }
         });
@@ -254,7 +258,7 @@ impl SandboxProvider for DockerProvider {
             Some(adopted) => match adopted.set_initial_environment(&spec.environment).await {
                 Ok(()) => adopted,
                 Err(error) => {
-                    engine.remove(sandbox.as_str()).await?;
+                    engine.remove_of(&config.owner, sandbox.as_str()).await?;
                     return Err(error);
                 }
             },
@@ -308,10 +312,11 @@ impl SandboxProvider for DockerProvider {
             .await
             .ok()
             .filter(|found| found.is_fork);
-        engine.remove(sandbox.as_str()).await?;
-        if let Some(fork) = found {
-            snapshots::remove_after_fork(engine, &self.installation.config.owner, &fork.image)
-                .await;
+        let owner = &self.installation.config.owner;
+        // A copied store may name the sandbox of another installation.
+        let is_removed = engine.remove_of(owner, sandbox.as_str()).await?;
+        if let Some(fork) = found.filter(|_| is_removed) {
+            snapshots::remove_after_fork(engine, owner, &fork.image).await;
         }
         Ok(())
     }

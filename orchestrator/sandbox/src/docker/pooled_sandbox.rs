@@ -95,11 +95,12 @@ impl PooledSandbox {
         self.image_id == image.id
     }
 
-    /// Renames the entry to this sandbox, and replaces a container that has the name. On an error
+    /// Renames the entry to this sandbox, and replaces a container of the owner that has the name. On an error
     /// the entry is removed.
     pub(super) async fn adopt(
         self,
         engine: &Engine,
+        owner: &str,
         sandbox: &SandboxId,
     ) -> Result<ActionClient, SandboxError> {
         let Self {
@@ -115,8 +116,12 @@ impl PooledSandbox {
                 detail: format!("the container {container} does not answer"),
             });
         }
-        let (engine, name) = (engine.clone(), sandbox.clone());
-        let renaming = async move { engine.rename_replacing(&container, name.as_str()).await };
+        let (engine, owner, name) = (engine.clone(), owner.to_owned(), sandbox.clone());
+        let renaming = async move {
+            engine
+                .rename_replacing(&container, &owner, name.as_str())
+                .await
+        };
         let renamed = unadopted.steps().run(renaming).await;
         unadopted
             .finish(renamed.map(|()| client.with_sandbox_id(sandbox.clone())))

@@ -187,9 +187,9 @@ impl ContainerStart<'_> {
             is_disk_bounded,
         };
         let (body, platform) = (plan.body(), config.platform.clone());
-        let (engine, name) = (self.engine.clone(), name.clone());
+        let (engine, owner, name) = (self.engine.clone(), config.owner.clone(), name.clone());
         let created = self.steps.run(async move {
-            Ok(create_replacing(&engine, &name, platform.as_deref(), body).await)
+            create_replacing(&engine, &owner, &name, platform.as_deref(), body).await
         });
         created
             .await
@@ -350,12 +350,16 @@ const NAME_TIMEOUT: Duration = Duration::from_secs(10);
 const NAME_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Creates the container, replaces one that a crash has left, and returns the id.
+///
+/// # Errors
+/// [`SandboxError::Invalid`] if another installation has a container of this name.
 async fn create_replacing(
     engine: &Engine,
+    owner: &str,
     sandbox: &SandboxId,
     platform: Option<&str>,
     body: ContainerCreateBody,
-) -> Result<String, Error> {
+) -> Result<Result<String, Error>, SandboxError> {
     let options = || {
         let named = CreateContainerOptionsBuilder::default().name(sandbox.as_str());
         Some(
@@ -374,10 +378,17 @@ async fn create_replacing(
                 tracing::debug!(%sandbox, "removing the container that is left from before");
                 // An error shows up again in the next request. The engine may be removing it
                 // already, and then returns before its name is free.
-                let _ = engine.remove(sandbox.as_str()).await;
+                if let Ok(false) = engine.remove_of(owner, sandbox.as_str()).await {
+                    return Err(SandboxError::Invalid {
+                        detail: format!(
+                            "the container {sandbox} on this engine belongs to another installation or program: choose \
+                             another name"
+                        ),
+                    });
+                }
                 sleep(NAME_RETRY_INTERVAL).await;
             }
-            created => return created.map(|created| created.id),
+            created => return Ok(created.map(|created| created.id)),
         }
     }
 }
