@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use serde_json::Value;
 
 use crate::audit::WrongKey;
+use crate::state::MAX_STREAMS_PER_USER;
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +90,8 @@ pub(crate) enum ApiError {
         "too many expensive requests of this user at the moment: try again when one of them has ended"
     )]
     TooMuchWork,
+    #[error("this user has {MAX_STREAMS_PER_USER} open streams, which is the maximum: close some")]
+    TooManyStreams,
     #[error(
         "few events match, and the search takes too long: search a part of the log with start_id and end_id"
     )]
@@ -216,6 +219,7 @@ impl ApiError {
             Self::UnfinishedTurn { code, .. } => (StatusCode::UNPROCESSABLE_ENTITY, code),
             Self::TooManyDownloads => (StatusCode::TOO_MANY_REQUESTS, "FILE$TOO_MANY_DOWNLOADS"),
             Self::TooMuchWork => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MUCH_WORK"),
+            Self::TooManyStreams => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MANY_STREAMS"),
             Self::TooMuchInput => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MUCH_INPUT"),
             // Clients do not repeat the same search.
             Self::SearchTimeout => (StatusCode::UNPROCESSABLE_ENTITY, "API$SEARCH_TIMEOUT"),

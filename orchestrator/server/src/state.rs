@@ -31,6 +31,13 @@ use crate::{
     ServerMetrics, TrustedProxies,
 };
 
+/// Maximum number of open streams of events of a user. Each keeps up to a page of events, a
+/// megabyte, if its client does not read.
+pub(crate) const MAX_STREAMS_PER_USER: usize = 256;
+
+/// Maximum number of large messages that are sent to a user's streams at a time.
+const MAX_LARGE_MESSAGES_PER_USER: usize = 8;
+
 /// Interval at which the credentials of open streams and sockets are checked.
 const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -81,6 +88,10 @@ pub(crate) struct ServerState {
     pub(crate) downloads_by_user: KeyedPermits<UserId>,
     /// See [`WorkPermit`](crate::work::WorkPermit).
     pub(crate) work_by_user: KeyedPermits<UserId>,
+    /// Open streams of events.
+    pub(crate) streams_by_user: KeyedPermits<UserId>,
+    /// Large messages that are being sent to clients of streams.
+    pub(crate) large_messages_by_user: KeyedPermits<UserId>,
     pub(crate) input_memory: Arc<InputMemory>,
     /// One for each long body that may be parsed concurrently.
     pub(crate) parsers: Arc<Semaphore>,
@@ -162,6 +173,8 @@ impl ServerState {
             downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),
             downloads_by_user: KeyedPermits::new(MAX_DOWNLOADS_PER_USER),
             work_by_user: KeyedPermits::new(MAX_WORK_PER_USER),
+            streams_by_user: KeyedPermits::new(MAX_STREAMS_PER_USER),
+            large_messages_by_user: KeyedPermits::new(MAX_LARGE_MESSAGES_PER_USER),
             input_memory: Arc::default(),
             // The other half of the processors serves requests.
             parsers: Arc::new(Semaphore::new(

@@ -17,15 +17,20 @@ use protocol::{ConversationId, EventBody, EventId, Record};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
-use crate::state::ServerState;
+use crate::state::{ConnectionGuard, ServerState};
 
 /// Interval of keep-alive messages, so that proxies do not close the stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Length from which a message needs a permit of its user until the client has taken it. Each
+/// stream has a copy of it.
+const MIN_LARGE_BYTES: usize = 256 << 10;
 
 /// Time for a WebSocket client to receive one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -76,15 +81,71 @@ pub(crate) async fn stream(
         .headers
         .get("last-event-id")
         .and_then(|id| id.to_str().ok()?.parse().ok());
+    let permit = match caller.user.clone() {
+        Some(user) => {
+            let permit = state.streams_by_user.try_acquire(user);
+            Some(permit.ok_or(ApiError::TooManyStreams)?)
+        }
+        None => None,
+    };
     let events = state
         .conversations
         .stream(&id, first_after(last.unwrap_or(query.after)))
         .await?;
+    let messages = MessageStream {
+        _connection: state.connect(&id),
+        _permit: permit,
+        sending: None,
+        state: Arc::clone(&state),
+        caller,
+        id,
+        events,
+    };
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
-        Ok(upgrade) => {
-            Ok(upgrade.on_upgrade(move |socket| serve_socket(state, caller, id, events, socket)))
+        Ok(upgrade) => Ok(upgrade.on_upgrade(move |socket| serve_socket(messages, socket))),
+        Err(_) => Ok(serve_events(messages)),
+    }
+}
+
+/// The messages of one client.
+struct MessageStream {
+    state: Arc<ServerState>,
+    caller: Caller,
+    id: ConversationId,
+    events: EventStream,
+    /// Held while the last message is sent, if it is large.
+    sending: Option<OwnedSemaphorePermit>,
+    _connection: ConnectionGuard,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl MessageStream {
+    /// Waits for the next message that clients see, once the client has taken the last one.
+    async fn next(&mut self) -> Result<StreamMessage, ConversationsError> {
+        self.sending = None;
+        loop {
+            let update = self.events.next().await?;
+            let Some(message) = to_message(&self.state, update).await else {
+                continue;
+            };
+            let user = self.caller.user.clone();
+            let is_large = message.data.get().len() >= MIN_LARGE_BYTES;
+            let (Some(id), Some(user), true) = (message.id, user, is_large) else {
+                return Ok(message);
+            };
+            if self.sending.is_some() {
+                return Ok(message);
+            }
+            let permits = &self.state.large_messages_by_user;
+            self.sending = permits.try_acquire(user.clone());
+            if self.sending.is_some() {
+                return Ok(message);
+            }
+            // It is read again, so that a stream that waits holds no event.
+            drop(message);
+            self.events = self.state.conversations.stream(&self.id, id).await?;
+            self.sending = permits.acquire(user).await;
         }
-        Err(_) => Ok(serve_events(state, caller, &id, events)),
     }
 }
 
@@ -93,40 +154,30 @@ pub(crate) fn first_after(last: i64) -> EventId {
     EventId(u64::try_from(last.saturating_add(1)).unwrap_or(0))
 }
 
-fn serve_events(
-    state: Arc<ServerState>,
-    caller: Caller,
-    id: &ConversationId,
-    events: EventStream,
-) -> Response {
-    let connection = state.connect(id);
-    let messages = messages(Arc::clone(&state), events, connection);
+fn serve_events(messages: MessageStream) -> Response {
+    let (state, caller) = (Arc::clone(&messages.state), messages.caller.clone());
     let ended = async move {
         tokio::select! {
             () = state.streams.cancelled() => {}
             () = state.until_revoked(&caller) => {}
         }
     };
-    let messages = stream::StreamExt::take_until(messages, ended);
-    Sse::new(messages)
+    let events = stream::StreamExt::take_until(server_sent(messages), ended);
+    Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
         .into_response()
 }
 
-fn messages<G>(
-    state: Arc<ServerState>,
-    events: EventStream,
-    connection: G,
-) -> impl Stream<Item = Result<ServerSentEvent, Infallible>> {
-    stream::unfold(Some((state, events, connection)), |open| async move {
-        let (state, mut events, connection) = open?;
-        match next_message(&state, &mut events).await {
+fn server_sent(messages: MessageStream) -> impl Stream<Item = Result<ServerSentEvent, Infallible>> {
+    stream::unfold(Some(messages), |open| async move {
+        let mut messages = open?;
+        match messages.next().await {
             Ok(StreamMessage { kind, id, data }) => {
                 let message = ServerSentEvent::default().event(kind).data(data.get());
                 let message = id
                     .into_iter()
                     .fold(message, |message, id| message.id(id.to_string()));
-                Some((Ok(message), Some((state, events, connection))))
+                Some((Ok(message), Some(messages)))
             }
             Err(error) => {
                 let data = failure(&error).to_string();
@@ -139,17 +190,11 @@ fn messages<G>(
     })
 }
 
-async fn serve_socket(
-    state: Arc<ServerState>,
-    caller: Caller,
-    id: ConversationId,
-    mut events: EventStream,
-    mut socket: WebSocket,
-) {
-    let _connection = state.connect(&id);
+async fn serve_socket(mut messages: MessageStream, mut socket: WebSocket) {
+    let (state, caller) = (Arc::clone(&messages.state), messages.caller.clone());
     let mut revoked = pin!(state.until_revoked(&caller));
     loop {
-        let update = tokio::select! {
+        let message = tokio::select! {
             () = state.streams.cancelled() => return,
             () = &mut revoked => return,
             // Clients send nothing but pings, which are answered while the socket is read, and the
@@ -158,15 +203,12 @@ async fn serve_socket(
                 Some(Ok(_)) => continue,
                 Some(Err(_)) | None => return,
             },
-            update = events.next() => update,
+            message = messages.next() => message,
         };
-        let (text, is_last) = match update {
-            Ok(update) => match to_message(&state, update).await {
-                Some(message) => match serde_json::to_string(&message) {
-                    Ok(text) => (text, false),
-                    Err(_) => return,
-                },
-                None => continue,
+        let (text, is_last) = match message {
+            Ok(message) => match serde_json::to_string(&message) {
+                Ok(text) => (text, false),
+                Err(_) => return,
             },
             Err(error) => (
                 json!({"type": "error", "data": failure(&error)}).to_string(),
@@ -184,18 +226,6 @@ async fn serve_socket(
 fn failure(error: &ConversationsError) -> Value {
     tracing::error!(%error, "cannot read the events of a stream");
     json!({"message": error.to_string()})
-}
-
-/// Waits for the next update that clients see.
-async fn next_message(
-    state: &ServerState,
-    events: &mut EventStream,
-) -> Result<StreamMessage, ConversationsError> {
-    loop {
-        if let Some(message) = to_message(state, events.next().await?).await {
-            return Ok(message);
-        }
-    }
 }
 
 async fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamMessage> {
