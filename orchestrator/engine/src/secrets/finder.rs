@@ -17,6 +17,10 @@ const MAX_START: usize = 64;
 const MIN_COMPARED_BYTES: usize = 16 << 20;
 const COMPARED_PER_BYTE: usize = 64;
 
+/// Number of bytes that the end of a text may have in common with spellings, before one may start at
+/// the next byte. Each chunk of a stream is compared.
+const MAX_PENDING_COMPARED_BYTES: usize = 1 << 20;
+
 /// Maximum total length of the starts for a DFA, in bytes. It takes half a KiB for each of them.
 const MAX_DFA_BYTES: usize = 32 << 10;
 
@@ -154,20 +158,37 @@ impl SpellingFinder {
     }
 
     /// Returns the start of the first spelling that may continue beyond the end of `bytes`, or the
-    /// end if there is none.
+    /// end if there is none. After too many comparisons, a spelling may start at the next byte.
     pub(super) fn pending_start(&self, bytes: &[u8]) -> usize {
         let from = bytes.len().saturating_sub(self.longest.saturating_sub(1));
-        let starts_spelling = |start: &usize| {
+        let mut compared = 0;
+        let mut starts_spelling = |start: &usize| {
             let rest = bytes.get(*start..).unwrap_or_default();
+            if compared > MAX_PENDING_COMPARED_BYTES {
+                return true;
+            }
             let next = self
                 .spellings
                 .partition_point(|spelling| spelling.as_slice() <= rest);
+            // The neighbours have the most in common with it.
+            let neighbours = self.spellings.get(next.saturating_sub(1)..=next);
+            for spelling in neighbours
+                .or(self.spellings.get(next.saturating_sub(1)..))
+                .into_iter()
+                .flatten()
+            {
+                let common = spelling
+                    .iter()
+                    .zip(rest)
+                    .take_while(|(left, right)| left == right);
+                compared += common.count();
+            }
             self.spellings
                 .get(next)
                 .is_some_and(|spelling| spelling.starts_with(rest))
         };
         (from..bytes.len())
-            .find(starts_spelling)
+            .find(|start| starts_spelling(start))
             .unwrap_or(bytes.len())
     }
 }
@@ -191,6 +212,17 @@ mod tests {
             let finder = SpellingFinder::with_max_start(spellings, max_start).unwrap();
             prop_assert_eq!(finder.find(text.as_bytes()).collect::<Vec<_>>(), expected);
         }
+    }
+
+    /// The bytes are held back until more arrive.
+    #[test]
+    fn spelling_may_be_pending_after_too_many_comparisons() {
+        let value = [vec![b'x'; 16_000], vec![b'y']].concat();
+        let finder = SpellingFinder::new(vec![value]).unwrap();
+        let text = [vec![b'x'; 15_000], vec![b'z']].concat();
+        assert!((1..1_000).contains(&finder.pending_start(&text)));
+        assert_eq!(finder.pending_start(b"xxz"), 3);
+        assert_eq!(finder.pending_start(b"zxx"), 1);
     }
 
     #[test]

@@ -10,8 +10,10 @@ use super::Memory;
 use super::format_recall;
 use super::knowledge::{Activation, Knowledge};
 
-/// Maximum length of the part of a message that is searched for triggers, in bytes.
-const MAX_QUERY_BYTES: usize = 256 << 10;
+/// Maximum length of the part of a message that is searched for triggers, in bytes, and maximum
+/// number of triggers that are searched for. A workspace may have thousands.
+const MAX_QUERY_BYTES: usize = 32 << 10;
+const MAX_TRIGGERS: usize = 4096;
 
 /// Maximum length of the instructions, and of the knowledge, of one recall, in bytes.
 const MAX_RECALL_BYTES: usize = 128 << 10;
@@ -159,12 +161,16 @@ impl Memory {
         let new = self
             .all()
             .filter(|knowledge| !recalled.names.contains(&knowledge.name));
+        let mut remaining_triggers = MAX_TRIGGERS;
         let matching = new.filter_map(|knowledge| {
             let Activation::OnTrigger(triggers) = &knowledge.activation else {
                 return None;
             };
+            let allowed = remaining_triggers;
+            remaining_triggers = allowed.saturating_sub(triggers.len());
             let trigger = triggers
                 .iter()
+                .take(allowed)
                 .find(|trigger| query.contains(&trigger.to_lowercase()))?;
             Some(MicroagentKnowledge {
                 name: knowledge.name.clone(),
