@@ -279,7 +279,12 @@ impl ActionFacts {
 
 fn run_facts(run: &RunAction) -> Option<Vec<ActionFacts>> {
     let text = run.command.trim_matches(shell::BLANKS);
-    if text.is_empty() || (run.is_input && KEYS.contains(&text)) {
+    // A blank line may answer a question. Without any text, output is read.
+    let has_no_effect = match run.is_input {
+        true => run.command.is_empty() || KEYS.contains(&text),
+        false => text.is_empty(),
+    };
+    if has_no_effect {
         return Some(Vec::new());
     }
     if run.is_input {

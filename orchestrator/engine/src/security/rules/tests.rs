@@ -304,7 +304,14 @@ fn input_is_opaque_except_for_keys() {
         is_input: true,
         ..Default::default()
     };
-    assert_eq!(rules.assess_action(&typed("ls").into()).risk, Unknown);
+    for text in ["ls", "\n", " "] {
+        assert_eq!(
+            rules.assess_action(&typed(text).into()).risk,
+            Unknown,
+            "{text:?}"
+        );
+    }
+    assert_eq!(rules.assess_action(&typed("").into()).risk, Low);
     assert_eq!(rules.assess_action(&typed("C-c").into()).risk, Low);
     assert_eq!(
         rules.assess_action(&typed("C-c\u{3000}").into()).risk,
