@@ -27,6 +27,9 @@ const MAX_UNSENT_MESSAGES: usize = 256;
 /// Maximum number of received, unread bytes. More than the longest message.
 const MAX_UNREAD_BYTES: usize = 16 << 20;
 
+/// Memory of a message in addition to its bytes.
+const MESSAGE_OVERHEAD_BYTES: usize = 64;
+
 /// Time for the sandbox to confirm that a program was terminated.
 const TERMINATION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -63,7 +66,8 @@ impl Link {
                 (OutputStream::Stdout, OutputChunk::Bytes { bytes, .. }) => {
                     let mut splitter = splitter.lock().unwrap_or_else(PoisonError::into_inner);
                     splitter.push(bytes, |message| {
-                        let before = unread_bytes.fetch_add(message.len(), Ordering::Relaxed);
+                        let bytes = message.len() + MESSAGE_OVERHEAD_BYTES;
+                        let before = unread_bytes.fetch_add(bytes, Ordering::Relaxed);
                         if before > MAX_UNREAD_BYTES || received.send(message).is_err() {
                             cancelled.cancel();
                         }
@@ -111,7 +115,8 @@ impl Link {
     /// Receives the next message.
     pub(crate) async fn next(&mut self) -> Result<Vec<u8>, BrowserGone> {
         let message = self.messages.recv().await.ok_or(BrowserGone)?;
-        self.unread.fetch_sub(message.len(), Ordering::Relaxed);
+        let bytes = message.len() + MESSAGE_OVERHEAD_BYTES;
+        self.unread.fetch_sub(bytes, Ordering::Relaxed);
         Ok(message)
     }
 }

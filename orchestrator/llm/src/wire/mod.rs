@@ -88,6 +88,10 @@ pub(crate) struct WireParts {
     pub(crate) images_in_results: bool,
 }
 
+/// Maximum size of a request to a model whose context window is unknown, in tokens: several
+/// megabytes. Larger windows have to be configured.
+const MAX_REQUEST_TOKENS: u64 = 2_000_000;
+
 /// A model of a provider, called in the wire format that the configuration selects.
 #[derive(Debug)]
 pub struct ProviderLlm {
@@ -144,7 +148,7 @@ impl ProviderLlm {
             .prices
             .max_request_tokens(self.max_tokens.unwrap_or_default())
             .await;
-        let Some(limit) = limit else { return Ok(()) };
+        let limit = limit.unwrap_or(MAX_REQUEST_TOKENS);
         let Some(tokens) = self.token_estimator.overflow(request, limit) else {
             return Ok(());
         };
