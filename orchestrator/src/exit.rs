@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use accounts::AccountError;
 use conversations::ConversationsError;
 use engine::sandbox::SandboxError;
-use storage::BlobStoreError;
 use storage::postgres::PostgresOpenError;
+use storage::{BlobStoreError, OpenError};
 
 use crate::config::ConfigError;
 
@@ -59,9 +59,10 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
             || cause.is::<ConfigError>()
             || cause.is::<BlobStoreError>()
             || matches!(cause.downcast_ref(), Some(SandboxError::Invalid { .. }))
+            || matches!(cause.downcast_ref(), Some(OpenError::TooNew { .. }))
             || cause
                 .downcast_ref::<PostgresOpenError>()
-                .is_some_and(PostgresOpenError::is_invalid_address)
+                .is_some_and(PostgresOpenError::is_permanent)
             || cause
                 .downcast_ref::<ConversationsError>()
                 .is_some_and(is_bad_request)

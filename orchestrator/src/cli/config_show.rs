@@ -11,7 +11,7 @@ use super::run_options::dollars;
 use super::{RuntimeOptions, candidates, load_config, print, table};
 use crate::compose;
 use crate::config::{Origin, Overrides, Runtime, ShownValue, shown_values};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConfigCommand {
@@ -99,10 +99,14 @@ pub(super) fn run(command: ConfigCommand, overrides: Overrides) -> anyhow::Resul
     // Warns about files and keys without effect.
     let redactor = compose::redactor(&load_config(&overrides)?)?;
     let mut values = shown_values(&overrides, |name| std::env::var(name).ok())?;
-    values.retain(|shown| {
-        text.as_ref().is_none_or(|text| shown.key.contains(text))
-            && (!set || shown.origin != Origin::Program)
-    });
+    if let Some(text) = &text {
+        values.retain(|shown| shown.key.contains(text));
+        if values.is_empty() {
+            let text = format!("no key contains {text:?}: `glovebox config show` lists all keys");
+            return Err(UsageError(text).into());
+        }
+    }
+    values.retain(|shown| !set || shown.origin != Origin::Program);
     if json {
         let rows: Vec<Value> = values.iter().map(to_json).collect();
         print::line(&redactor.text(&serde_json::to_string(&rows)?))?;

@@ -1,11 +1,13 @@
 //! Shows a running conversation until it is at rest. Handles ^C, and asks the user at the terminal.
 
+use std::time::Duration;
+
 use conversations::{
     ConversationUpdate, Conversations, FollowOptions, Follower, RunOutcome, WaitState,
 };
 use engine::conversation::State;
 use protocol::{AgentState, ConversationId, Event, EventBody, EventId, ObservationKind};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::confirm::{Answer, Instruction, TerminalPrompt};
 use super::interrupts::{Interrupts, STOP_GRACE_PERIOD};
@@ -59,6 +61,9 @@ struct Terminal<'a> {
     /// End of the grace period of a conversation that is being stopped.
     deadline: Option<Instant>,
 }
+
+/// Time without a piece of the model's text after which the status is shown again.
+const STALL_DELAY: Duration = Duration::from_secs(3);
 
 impl TerminalFollower<'_> {
     /// Shows the conversation until it is at rest. It stays open.
@@ -115,6 +120,10 @@ impl TerminalFollower<'_> {
                     return Ok(Exit::Interrupted);
                 }
                 progress = follower.next() => progress?,
+                () = sleep(STALL_DELAY), if terminal.screen.has_open_line() => {
+                    terminal.screen.close_line();
+                    continue;
+                }
             };
             let screen = &mut terminal.screen;
             match progress {

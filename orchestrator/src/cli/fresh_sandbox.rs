@@ -99,8 +99,9 @@ pub(super) async fn create_unless_interrupted(
             .unwrap_or_else(PoisonError::into_inner)
             .show_start(&progress);
     };
+    let creating = provider.create(spec, &on_progress);
     tokio::select! {
-        created = provider.create(spec, &on_progress) => Ok(Some(created?)),
+        created = print::with_notice("the sandbox", creating) => Ok(Some(created?)),
         () = interrupts.next() => {
             provider.wait_for_cleanup().await;
             Ok(None)

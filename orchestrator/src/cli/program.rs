@@ -112,17 +112,25 @@ fn exit_of(exit: ProcessExit, output: &ProgramOutput) -> anyhow::Result<Exit> {
     }
 }
 
+/// Returns the start of a text of a sandbox, in one line.
+fn start_of(text: &str) -> String {
+    const MAX_CHARS: usize = 1024;
+    text.chars().take(MAX_CHARS).collect()
+}
+
 /// Converts the exit as a shell does: 128 plus the signal if a signal terminated the program.
 pub(super) fn exit_of_program(exit: &ProcessExit) -> anyhow::Result<Exit> {
     let code = match (exit.reason, exit.code, exit.signal) {
         (ExitReason::Failed, ..) => {
             anyhow::bail!(
                 "the sandbox cannot observe the program: {}",
-                exit.error.as_deref().unwrap_or("unknown cause")
+                exit.error
+                    .as_deref()
+                    .map_or("unknown cause".to_owned(), start_of)
             )
         }
         (_, Some(code), _) => code,
-        (_, None, Some(signal)) => signal.saturating_add(128),
+        (_, None, Some(signal)) => signal.checked_abs().unwrap_or(0).saturating_add(128),
         (_, None, None) => 1,
     };
     Ok(Exit::OfCommand(u8::try_from(code).unwrap_or(1)))

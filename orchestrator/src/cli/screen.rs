@@ -195,6 +195,16 @@ impl Screen {
         }
     }
 
+    /// Whether the text of the model is shown up to the middle of a line, which hides the status.
+    pub(super) fn has_open_line(&self) -> bool {
+        self.is_line_open
+    }
+
+    /// Ends the line, and shows the status again.
+    pub(super) fn close_line(&mut self) {
+        self.show("\n");
+    }
+
     fn hide_status(&self) {
         self.status.disable_steady_tick();
         self.status.finish_and_clear();

@@ -177,10 +177,16 @@ impl StateDir {
             self.create_secret(&path).with_context(context)?;
         }
         let mut bytes = [0; 32];
-        File::open(&path)
-            .and_then(|mut file| file.read_exact(&mut bytes))
-            .with_context(context)?;
-        Ok(HostSecret::new(bytes))
+        let read = File::open(&path).and_then(|mut file| file.read_exact(&mut bytes));
+        match read {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Err(UsageError(format!(
+                "{}: it has less than 32 bytes; restore it from a backup, or remove it and with it the access to all \
+                 sandboxes",
+                context()
+            ))
+            .into()),
+            read => read.with_context(context).map(|()| HostSecret::new(bytes)),
+        }
     }
 
     /// Writes the secret atomically, and never replaces that of a concurrent process.

@@ -14,12 +14,17 @@ use tokio_util::sync::CancellationToken;
 use super::certificate::Certificate;
 use super::systemd;
 use crate::cli::interrupts::Interrupts;
+use crate::cli::print;
 use crate::compose::Stores;
 use crate::exit::Exit;
 
 /// Time for conversations to close when the server ends. What is not closed by then is recovered as
 /// after a crash.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What an ending server waits for.
+const STOPPING: &str =
+    "open requests and calls of models and tool servers; interrupt again to exit immediately";
 
 /// A server that is set up.
 pub(super) struct Serving {
@@ -61,6 +66,7 @@ impl Serving {
         }
         systemd::notify_stopping();
         let ending = end(serving, &conversations, stores, drain_timeout);
+        let ending = print::with_notice(STOPPING, ending);
         tokio::select! {
             () = ending => Ok(Exit::Finished),
             () = interrupts.next() => Ok(Exit::Interrupted),

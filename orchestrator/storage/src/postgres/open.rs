@@ -58,7 +58,10 @@ pub enum PostgresOpenError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// A newer version of Glovebox has migrated the database. A retry fails.
-    #[error("the database {database} has version {found}, this program knows {known}")]
+    #[error(
+        "the database {database} has version {found}, and this program knows {known}: use the newer glovebox, or restore a \
+         backup of this version"
+    )]
     TooNew {
         /// The database.
         database: String,
@@ -70,8 +73,8 @@ pub enum PostgresOpenError {
 }
 
 impl PostgresOpenError {
-    /// Whether the address is invalid, which the user has to correct.
-    pub fn is_invalid_address(&self) -> bool {
-        matches!(self, Self::Address(_) | Self::NoHost)
+    /// Whether the user has to correct it: a retry fails.
+    pub fn is_permanent(&self) -> bool {
+        matches!(self, Self::Address(_) | Self::NoHost | Self::TooNew { .. })
     }
 }

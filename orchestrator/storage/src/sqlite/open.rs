@@ -83,7 +83,10 @@ pub enum OpenError {
         source: rusqlite::Error,
     },
     /// A newer version of Glovebox has migrated the file.
-    #[error("{} has version {found}, this program knows {known}", file.display())]
+    #[error(
+        "{} has version {found}, and this program knows {known}: use the newer glovebox, or restore a backup of this version",
+        file.display()
+    )]
     TooNew {
         /// The file.
         file: PathBuf,
