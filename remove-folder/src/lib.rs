@@ -257,7 +257,7 @@ mod tests {
             nest(&path, levels, Mode::RUSR | Mode::XUSR);
             let refused = remove_folder(&path, ProtectedFolders::Keep).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
-            fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
             remove_folder(&path, ProtectedFolders::Remove).unwrap();
         }
     }

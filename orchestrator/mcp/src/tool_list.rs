@@ -143,8 +143,8 @@ impl ReadTools {
     }
 }
 
-/// Converts a tool, and returns its size in bytes. `None` if it has no name or input schema, exceeds
-/// a limit, or its arguments are not an object.
+/// Converts a tool, and returns its size in bytes. `None` if it has no name or input schema,
+/// exceeds a limit, or its arguments are not an object.
 fn to_tool(entry: &Value) -> Option<(ListedTool, usize)> {
     let name = entry["name"].as_str()?;
     let mut schema = entry["inputSchema"].as_object()?.clone();

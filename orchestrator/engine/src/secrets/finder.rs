@@ -17,8 +17,8 @@ const MAX_START: usize = 64;
 const MIN_COMPARED_BYTES: usize = 16 << 20;
 const COMPARED_PER_BYTE: usize = 64;
 
-/// Number of bytes that the end of a text may have in common with spellings, before one may start at
-/// the next byte. Each chunk of a stream is compared.
+/// Number of bytes that the end of a text may have in common with spellings, before one may start
+/// at the next byte. Each chunk of a stream is compared.
 const MAX_PENDING_COMPARED_BYTES: usize = 1 << 20;
 
 /// Maximum total length of the starts for a DFA, in bytes. It takes half a KiB for each of them.

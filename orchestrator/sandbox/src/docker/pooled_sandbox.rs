@@ -95,8 +95,8 @@ impl PooledSandbox {
         self.image_id == image.id
     }
 
-    /// Renames the entry to this sandbox, and replaces a container of the owner that has the name. On an error
-    /// the entry is removed.
+    /// Renames the entry to this sandbox, and replaces a container of the owner that has the name.
+    /// On an error the entry is removed.
     pub(super) async fn adopt(
         self,
         engine: &Engine,
