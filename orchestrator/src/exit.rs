@@ -51,6 +51,15 @@ impl From<Exit> for ExitCode {
 #[error("{0}")]
 pub(crate) struct UsageError(pub String);
 
+/// Returns what the user can do about an error whose text does not say it, to be appended.
+pub(crate) fn next_step(error: &anyhow::Error) -> Option<&'static str> {
+    let is_unknown = |cause: &ConversationsError| matches!(cause, ConversationsError::Unknown(_));
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref().is_some_and(is_unknown))
+        .then_some(": `glovebox conversations ls` lists all")
+}
+
 /// The exit code of an error.
 pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     let is_usage = error.chain().any(|cause| {

@@ -43,7 +43,8 @@ fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            cli::print::error(&format_chain(error.as_ref()));
+            let next_step = exit::next_step(&error).unwrap_or_default();
+            cli::print::error(&format!("{}{next_step}", format_chain(error.as_ref())));
             exit::of_error(&error).into()
         }
     }

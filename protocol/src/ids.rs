@@ -14,7 +14,7 @@ pub enum IdError {
     #[error("an id has 1 to {MAX_ID_LENGTH} characters, not {0}")]
     Length(usize),
     /// Holds a character other than letters, digits, `-`, `_` and `.`, or starts with a dot.
-    #[error("an id holds letters, digits, `-`, `_` and `.`, not {0:?}")]
+    #[error("an id holds letters, digits, `-`, `_` and, except at its start, `.`, not {0:?}")]
     Character(char),
 }
 

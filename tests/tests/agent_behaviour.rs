@@ -156,7 +156,7 @@ fn tool_beyond_the_limit_is_found_and_called() {
             .expect(0)
             .stdout;
         assert!(
-            shown.contains("[tools: search_tools, call_tool; about "),
+            shown.contains("[further tools: search_tools, call_tool; about "),
             "{shown}"
         );
         let offers = select_events(&all, "action", "system");

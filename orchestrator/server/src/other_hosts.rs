@@ -128,7 +128,7 @@ pub(crate) async fn forward_to_holder(
     request: Request,
 ) -> Result<Response, Request> {
     let is_forwarded = request.headers().contains_key(FORWARDED);
-    let Some(hosts) = state.other_hosts.as_ref().filter(|_| !is_forwarded) else {
+    let Some(hosts) = state.other_hosts.as_ref() else {
         return Err(request);
     };
     let Some(address) = find_host(state, id).await else {
@@ -143,6 +143,13 @@ pub(crate) async fn forward_to_holder(
         return Err(request);
     }
     let own = is_simple_read(&request).then(|| copy_of(&request));
+    if is_forwarded {
+        // The holder has this address, but has ended: its conversations are taken over soon.
+        return match own {
+            Some(_) => Err(request),
+            None => Ok(ApiError::OtherHost.into_response()),
+        };
+    }
     let sent = tokio::select! {
         sent = send(state, hosts, &address, request) => sent,
         () = wait_for_other_holder(state, id, &address) => Err(ForwardError::NotHolder),

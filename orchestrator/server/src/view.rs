@@ -191,7 +191,8 @@ fn is_starting(state: &State) -> bool {
 
 fn runtime_status(state: &State) -> ConversationRuntimeStatus {
     match state.agent_state {
-        AgentState::Error => ConversationRuntimeStatus::Error,
+        // As in V0, an error of the model is none of the sandbox.
+        AgentState::Error if state.lease.is_none() => ConversationRuntimeStatus::Error,
         _ if !is_starting(state) => ConversationRuntimeStatus::Ready,
         _ if state.lease.is_some() => ConversationRuntimeStatus::SettingUpWorkspace,
         _ => ConversationRuntimeStatus::StartingRuntime,

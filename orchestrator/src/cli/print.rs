@@ -64,7 +64,11 @@ pub(super) fn text(text: &str) -> io::Result<()> {
 /// Prints bytes to standard output, unchanged.
 pub(super) fn bytes(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
-    note_lost_reader(stdout.write_all(bytes).and_then(|()| stdout.flush()))
+    let written = note_lost_reader(stdout.write_all(bytes).and_then(|()| stdout.flush()));
+    written.map_err(|error| {
+        let text = format!("cannot write to standard output: {error}");
+        io::Error::new(error.kind(), text)
+    })
 }
 
 /// Prints the last message of the agent to standard output. Not on a terminal, where the transcript

@@ -110,7 +110,7 @@ pub enum ConversationRuntimeStatus {
     /// The sandbox is ready.
     #[serde(rename = "STATUS$READY")]
     Ready,
-    /// The conversation failed.
+    /// The conversation failed, and has no sandbox.
     #[serde(rename = "STATUS$ERROR")]
     Error,
 }

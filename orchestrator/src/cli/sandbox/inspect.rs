@@ -124,7 +124,8 @@ async fn inspect_inside(
 /// without a program `id`.
 async fn user(sandbox: &dyn Sandbox) -> Result<Option<String>, SandboxError> {
     let script = Script {
-        text: "id -un 2>/dev/null || id -u",
+        // For a number without an account, `id -un` prints the number and fails.
+        text: "name=$(id -un 2>/dev/null) || name=$(id -u) && echo \"$name\"",
         arguments: &[],
         timeout: PROBE_TIMEOUT,
         max_output_bytes: MAX_NAME_LENGTH,

@@ -120,7 +120,8 @@ impl Transcript {
         match names.as_str() {
             "" => String::new(),
             _ => {
-                let text = format!("[tools: {names}; about {tokens} tokens of each request]\n");
+                let text =
+                    format!("[further tools: {names}; about {tokens} tokens of each request]\n");
                 self.palette.paint(TextKind::Note, &text)
             }
         }
