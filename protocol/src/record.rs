@@ -56,6 +56,10 @@ pub struct ConversationStarted {
     pub confirmation: ConfirmationPolicy,
     /// The runtime's name: `docker`, `local`, …
     pub runtime: String,
+    /// The host of the runtime `ssh`, as the user named it. `None` for other runtimes, and in older
+    /// logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// The image, for runtimes that use one.
     pub image: Option<String>,
     /// The folder of the host that is the workspace. `None` for a new one.

@@ -14,7 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::StateDir;
-use crate::config::{Config, Overrides, UnknownRuntime};
+use crate::config::{Config, Overrides, Runtime, UnknownRuntime};
 use crate::exit::UsageError;
 use crate::{untrusted_folder, workspace};
 
@@ -105,8 +105,8 @@ async fn copy_workspace(from: PathBuf, to: PathBuf) -> anyhow::Result<()> {
     copied.await?.context(context)
 }
 
-/// Sets the runtime, model and network of a stored conversation, unless the command line names
-/// others.
+/// Sets the runtime, its host, the model and the network of a stored conversation, unless the
+/// command line names others. The host stays: the conversation's files are there.
 pub(crate) fn restore_settings(
     config: &mut Config,
     started: &ConversationStarted,
@@ -117,6 +117,19 @@ pub(crate) fn restore_settings(
             .runtime
             .parse()
             .map_err(|error: UnknownRuntime| UsageError(error.to_string()))?;
+    }
+    if let Some(host) = started
+        .host
+        .clone()
+        .filter(|_| config.runtime == Runtime::Ssh)
+    {
+        if let Some(other) = overrides.ssh_host.as_ref().filter(|other| **other != host) {
+            return Err(UsageError(format!(
+                "the files of the conversation are on the host {host}, not on {other}: omit --host; if the machine has another \
+                 address now, enter that under the name {host} in ~/.ssh/config"
+            )));
+        }
+        config.sandbox.ssh.target = Some(host);
     }
     config.sandbox.set_network(
         overrides
@@ -148,5 +161,28 @@ mod tests {
         std::fs::write(from.join("file"), "text").unwrap();
         copy_workspace(from, to.clone()).await.unwrap();
         assert_eq!(std::fs::read_to_string(to.join("file")).unwrap(), "text");
+    }
+
+    #[test]
+    fn host_of_a_stored_conversation_stays() {
+        let started = ConversationStarted {
+            runtime: "ssh".into(),
+            host: Some("one".into()),
+            ..Default::default()
+        };
+        let restored = |ssh_host: Option<&str>| {
+            let overrides = Overrides {
+                ssh_host: ssh_host.map(str::to_owned),
+                without_folder_file: true,
+                ..Overrides::default()
+            };
+            let mut config = Config::load(&overrides, |_| None).unwrap();
+            restore_settings(&mut config, &started, &overrides).map(|()| config.sandbox.ssh.target)
+        };
+        for host in [None, Some("one")] {
+            assert_eq!(restored(host).unwrap().as_deref(), Some("one"), "{host:?}");
+        }
+        let refused = restored(Some("two")).unwrap_err().to_string();
+        assert!(refused.contains("on the host one, not on two"), "{refused}");
     }
 }

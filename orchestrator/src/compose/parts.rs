@@ -14,7 +14,7 @@ use super::{
     Models, StateDir, agent as configured_agent, browsing_provider, condenser, confirmation_policy,
     memory, registry, security_analyzer, spec, tool_servers,
 };
-use crate::config::Config;
+use crate::config::{Config, Runtime};
 use crate::exit::UsageError;
 use crate::workspace::{self, WorkspaceFolder};
 
@@ -32,6 +32,12 @@ pub(crate) fn started(
         max_budget: config.max_budget,
         confirmation: confirmation_policy(&config.security),
         runtime: config.runtime.to_string(),
+        host: config
+            .sandbox
+            .ssh
+            .target
+            .clone()
+            .filter(|_| config.runtime == Runtime::Ssh),
         image: config.sandbox.image.clone(),
         workspace: workspace.for_log()?,
         network: Some(

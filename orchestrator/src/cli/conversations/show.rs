@@ -64,6 +64,7 @@ impl<'a> Head<'a> {
             "repository": overview.and_then(|overview| overview.repository.as_ref()),
             "branch": overview.and_then(|overview| overview.branch.as_ref()),
             "runtime": self.runtime(),
+            "host": started.host,
             "image": started.image,
             "network": started.network,
             "sandbox_id": state.lease.as_ref().map(|lease| &lease.sandbox_id),
@@ -85,6 +86,8 @@ impl<'a> Head<'a> {
         let cost = Some(state.metrics.accumulated_cost).filter(|cost| *cost > 0.0);
         let cost = cost.map_or_else(|| "unknown".to_owned(), |cost| format!("${cost:.4}"));
         let branch = |branch: &String| format!(", branch {branch}");
+        let host = started.host.as_ref().map(|host| format!(" at {host}"));
+        let host = host.unwrap_or_default();
         let image = started
             .image
             .as_ref()
@@ -125,7 +128,7 @@ impl<'a> Head<'a> {
             (
                 "runtime",
                 Some(format!(
-                    "{}{image}{}",
+                    "{}{host}{image}{}",
                     self.runtime(),
                     network.unwrap_or_default()
                 )),
