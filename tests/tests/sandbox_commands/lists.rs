@@ -117,6 +117,24 @@ fn sandbox_is_inspected_with_its_settings() {
 }
 
 #[test]
+fn reason_of_an_ended_sandbox_is_inspected() {
+    let fixture = SandboxFixture::local();
+    // The parent of a program is the action server.
+    fixture.exec(&["sh", "-c", "kill -9 $PPID"]);
+    let name = fixture.name();
+    let inspected = fixture.run(&["inspect", &name, "--json"]).expect(0).stdout;
+    let inspected: Value = serde_json::from_str(&inspected).unwrap();
+    assert_eq!(inspected["state"], "ended");
+    let reason = inspected["end_reason"].as_str().unwrap();
+    let text = fixture.run(&["inspect", &name]).expect(0).stdout;
+    assert!(
+        text.contains(&format!("state      ended: {reason}")),
+        "{text}"
+    );
+    fixture.end();
+}
+
+#[test]
 fn sandbox_is_removed_when_its_time_is_over() {
     for fixture in SandboxFixture::all() {
         let kept = fixture.name();

@@ -41,6 +41,14 @@ fn exec_has_the_streams_and_exit_code_of_its_program() {
             126,
             "`/etc/passwd` cannot be started",
         );
+        for (option, value, part) in [
+            ("-w", "/nope", "the working directory /nope"),
+            ("-u", "nope", "there is no user `nope`"),
+        ] {
+            let ran = fixture.run(&["exec", &fixture.name(), option, value, "--", "true"]);
+            refused(&ran, 2, part);
+            assert!(!ran.stderr.contains("field"), "{}", ran.stderr);
+        }
 
         let input: Vec<u8> = (0..2_000_000_u32)
             .map(|number| (number % 251) as u8)

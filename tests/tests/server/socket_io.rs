@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -493,6 +493,14 @@ async fn stopped_conversation_awaits_input_once_it_is_started() {
         .rfind(|event| event["observation"] == "agent_state_changed")
         .unwrap();
     assert_eq!(last["extras"]["agent_state"], "awaiting_user_input");
+    // Its sandbox is started, so that files can be uploaded before the next message.
+    let files = format!("{path}/list-files");
+    let has_files = async || server.send(Method::GET, &files, None).await.0 == StatusCode::OK;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !has_files().await {
+        assert!(Instant::now() < deadline, "there is no sandbox");
+        sleep(Duration::from_millis(50)).await;
+    }
     server
         .post(&format!("{path}/message"), &json!({"message": "Go on."}))
         .await;

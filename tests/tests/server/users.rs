@@ -815,3 +815,27 @@ async fn user_waits_for_own_conversations_only() {
         assert_eq!(stop["conversation_status"], "STOPPED");
     }
 }
+
+#[tokio::test]
+async fn user_has_a_maximum_of_streams() {
+    let home = Home::new();
+    let users = start(&home, &json!([{"text": "Hello."}]));
+    let id = users.create(&users.ada).await;
+    let path = format!("/api/v2/conversations/{id}/stream");
+    let open = async || {
+        let request = users.server.request_without_key(Method::GET, &path);
+        request.bearer_auth(&users.ada).send().await.unwrap()
+    };
+    let mut streams = Vec::new();
+    for _ in 0..256 {
+        let stream = open().await;
+        assert_eq!(stream.status(), StatusCode::OK);
+        streams.push(stream);
+    }
+    assert_eq!(open().await.status(), StatusCode::TOO_MANY_REQUESTS);
+    drop(streams.pop());
+    while open().await.status() != StatusCode::OK {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    users.server.terminate();
+}
