@@ -188,7 +188,7 @@ mod tests {
         for _ in 0..levels {
             rustix::fs::mkdirat(&folder, "d", Mode::RWXU).unwrap();
             let inner = open(&folder, "d", ProtectedFolders::Keep).unwrap();
-            rustix::fs::mkdirat(&inner, "beside", Mode::RWXU).unwrap();
+            rustix::fs::mkdirat(&inner, "sibling", Mode::RWXU).unwrap();
             rustix::fs::fchmod(&folder, mode).unwrap();
             folder = inner;
         }

@@ -182,7 +182,7 @@ async fn read_gitignore(files: &dyn SandboxFiles, root: &str) -> String {
 }
 
 /// Maximum number of opening braces in a pattern. The parser of patterns nests them without a
-/// limit, on the stack. To git they are no syntax.
+/// limit, on the stack; git does not interpret them.
 const MAX_BRACES: usize = 16;
 
 /// Parses a `.gitignore`. Leaves out lines that are not patterns.

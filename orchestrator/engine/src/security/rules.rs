@@ -171,7 +171,7 @@ impl Rule {
         let is_foreign = facts.has_foreign_program();
         // A rule without effect could still precede a rule that raises the risk.
         let applies = raises_risk || !facts.has_altered_environment;
-        // A program that is allowed may be told to write or connect to anything.
+        // Arguments can make an allowed program write or connect to anything.
         let is_effect = matches!(target, Some(AccessTarget::Write(_) | AccessTarget::Host(_)));
         let commands = self
             .commands

@@ -717,7 +717,7 @@ fn is_certain_option(word: &Word) -> bool {
     word.is_certain() && word.text.starts_with('-')
 }
 
-/// Whether a word may be this short option, also among others, or a long one that starts so.
+/// Whether a word may be this short option, also among others, or a long option with this start.
 fn may_be_option(word: &Word, letter: char, long: &str) -> bool {
     match word.text.strip_prefix('-') {
         Some(rest) if rest.starts_with('-') => word.text.starts_with(long),
