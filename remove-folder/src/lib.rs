@@ -40,7 +40,8 @@ pub fn remove_folder(path: &Path, protected: ProtectedFolders) -> io::Result<()>
     let mut moved = 0;
     loop {
         let before = moved;
-        remover.empty(remover.root.as_fd(), MAX_LEVELS, &mut moved)?;
+        let root = open(&remover.root, c".", protected)?;
+        remover.empty(root, MAX_LEVELS, &mut moved)?;
         if moved == before {
             break;
         }
@@ -56,16 +57,14 @@ struct Remover {
 impl Remover {
     /// Removes the content of a folder. Moves folders below the last level to the root, and counts
     /// them.
-    fn empty(&self, folder: BorrowedFd<'_>, levels: usize, moved: &mut u64) -> io::Result<()> {
-        let mut entries = Dir::read_from(folder)?;
+    fn empty(&self, folder: OwnedFd, levels: usize, moved: &mut u64) -> io::Result<()> {
+        let mut entries = Dir::new(folder)?;
         while let Some(entry) = entries.read().transpose()? {
-            let name = entry.file_name();
+            let (folder, name) = (entries.fd()?, entry.file_name());
             if name == c"." || name == c".." {
                 continue;
             }
-            match self.allowed(folder, || {
-                rustix::fs::unlinkat(folder, name, AtFlags::empty())
-            }) {
+            match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 // Some file systems report a folder as EPERM.
                 Err(error @ (Errno::ISDIR | Errno::PERM)) => {
@@ -96,9 +95,8 @@ impl Remover {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             folder => folder?,
         };
-        self.empty(folder.as_fd(), levels, moved)?;
-        let remove = || rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR);
-        match self.allowed(parent, remove) {
+        self.empty(folder, levels, moved)?;
+        match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -106,73 +104,64 @@ impl Remover {
 
     /// Moves a folder to the root, where the next round finds it.
     fn move_to_root(&self, parent: BorrowedFd<'_>, name: &CStr, moved: &mut u64) -> io::Result<()> {
+        if self.protected == ProtectedFolders::Remove {
+            // A move changes the folder's own entry for its parent.
+            make_accessible(open_path(parent, name)?.as_fd())?;
+        }
         loop {
             let target = format!(".removed-{moved}");
             *moved += 1;
-            let rename = || {
-                let flags = RenameFlags::NOREPLACE;
-                rustix::fs::renameat_with(parent, name, &self.root, target.as_str(), flags)
-            };
-            match self.allowed(parent, rename) {
+            let flags = RenameFlags::NOREPLACE;
+            let renamed =
+                rustix::fs::renameat_with(parent, name, &self.root, target.as_str(), flags);
+            match renamed {
                 Ok(()) | Err(Errno::NOENT) => return Ok(()),
                 Err(Errno::EXIST) => {}
-                // The mode of the folder itself: the entry for its parent changes.
-                Err(Errno::ACCESS) if self.protected == ProtectedFolders::Remove => {
-                    make_accessible(open_path(parent, name)?.as_fd())?;
-                    return Ok(rename()?);
-                }
                 Err(error) => return Err(error.into()),
             }
         }
     }
-
-    /// Performs an operation on an entry of a folder. Makes the folder accessible if necessary.
-    fn allowed(
-        &self,
-        folder: BorrowedFd<'_>,
-        operation: impl Fn() -> Result<(), Errno>,
-    ) -> Result<(), Errno> {
-        match operation() {
-            Err(Errno::ACCESS) if self.protected == ProtectedFolders::Remove => {
-                make_accessible(folder).map_err(|_| Errno::ACCESS)?;
-                operation()
-            }
-            done => done,
-        }
-    }
 }
 
-/// Opens a folder that is not a link.
+/// Opens a folder that is not a link. Makes it accessible if it is protected.
 fn open(
     parent: impl AsFd,
     name: impl rustix::path::Arg + Copy,
     protected: ProtectedFolders,
 ) -> io::Result<OwnedFd> {
-    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    match rustix::fs::openat(&parent, name, flags | OFlags::RDONLY, Mode::empty()) {
-        Err(Errno::ACCESS) if protected == ProtectedFolders::Remove => {
-            let folder = open_path(parent, name)?;
-            make_accessible(folder.as_fd())?;
-            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
-            Ok(rustix::fs::openat(folder, ".", flags, Mode::empty())?)
-        }
-        // What a link leads to is not removed.
-        Err(Errno::LOOP) => Err(ErrorKind::NotADirectory.into()),
-        opened => Ok(opened?),
+    if protected == ProtectedFolders::Remove {
+        make_accessible(open_path(&parent, name)?.as_fd())?;
     }
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::RDONLY;
+    rustix::fs::openat(&parent, name, flags, Mode::empty()).map_err(not_followed)
 }
 
 /// Opens a folder, also without the right to read it.
 fn open_path(parent: impl AsFd, name: impl rustix::path::Arg) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::PATH;
-    Ok(rustix::fs::openat(parent, name, flags, Mode::empty())?)
+    rustix::fs::openat(parent, name, flags, Mode::empty()).map_err(not_followed)
 }
 
-/// Gives the owner of a folder all rights to it.
+/// Converts the error of a link: what it leads to is not removed.
+fn not_followed(error: Errno) -> io::Error {
+    match error {
+        Errno::LOOP => ErrorKind::NotADirectory.into(),
+        error => error.into(),
+    }
+}
+
+/// Gives the owner of a folder all rights to it, unless another user owns it.
 fn make_accessible(folder: BorrowedFd<'_>) -> io::Result<()> {
+    let found = rustix::fs::fstat(folder)?;
+    if Mode::from_raw_mode(found.st_mode).contains(Mode::RWXU) {
+        return Ok(());
+    }
     // `fchmod` refuses a descriptor of `open_path`.
     let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    Ok(rustix::fs::chmod(path, Mode::RWXU)?)
+    match rustix::fs::chmod(path, Mode::RWXU) {
+        Err(Errno::PERM) => Ok(()),
+        changed => Ok(changed?),
+    }
 }
 
 #[cfg(test)]
@@ -250,11 +239,17 @@ mod tests {
             assert!(ended.success());
             return;
         }
-        for levels in [1, 200] {
+        let readable = Mode::RUSR | Mode::XUSR;
+        for (levels, mode) in [
+            (1, readable),
+            (200, readable),
+            (1, Mode::RUSR),
+            (1, Mode::empty()),
+        ] {
             let outer = tempfile::tempdir().unwrap();
             let path = outer.path().join("deep");
             fs::create_dir(&path).unwrap();
-            nest(&path, levels, Mode::RUSR | Mode::XUSR);
+            nest(&path, levels, mode);
             let refused = remove_folder(&path, ProtectedFolders::Keep).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
             fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();

@@ -120,7 +120,8 @@ struct MessageStream {
 }
 
 impl MessageStream {
-    /// Waits for the next message that clients see, once the client has taken the last one.
+    /// Waits for the next message that clients see, once the client has taken the last one. Not
+    /// cancel-safe.
     async fn next(&mut self) -> Result<StreamMessage, ConversationsError> {
         self.sending = None;
         loop {
@@ -194,17 +195,22 @@ async fn serve_socket(mut messages: MessageStream, mut socket: WebSocket) {
     let (state, caller) = (Arc::clone(&messages.state), messages.caller.clone());
     let mut revoked = pin!(state.until_revoked(&caller));
     loop {
-        let message = tokio::select! {
-            () = state.streams.cancelled() => return,
-            () = &mut revoked => return,
-            // Clients send nothing but pings, which are answered while the socket is read, and the
-            // end.
-            received = socket.recv() => match received {
-                Some(Ok(_)) => continue,
-                Some(Err(_)) | None => return,
-            },
-            message = messages.next() => message,
+        // Kept while the client sends something: a message that was read is not read again.
+        let mut next = Box::pin(messages.next());
+        let message = loop {
+            tokio::select! {
+                () = state.streams.cancelled() => return,
+                () = &mut revoked => return,
+                // Clients send nothing but pings, which are answered while the socket is read, and
+                // the end.
+                received = socket.recv() => match received {
+                    Some(Ok(_)) => {}
+                    Some(Err(_)) | None => return,
+                },
+                message = &mut next => break message,
+            }
         };
+        drop(next);
         let (text, is_last) = match message {
             Ok(message) => match serde_json::to_string(&message) {
                 Ok(text) => (text, false),

@@ -1,7 +1,7 @@
 //! Events and conversations in the form in which clients see them.
 
 use conversations::{ConversationEntry, ConversationStatus};
-use engine::conversation::State;
+use engine::conversation::{SandboxConnection, State};
 use engine::events::Overview;
 use git_providers::repository_name;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
@@ -185,8 +185,9 @@ fn trigger(entry: &ConversationEntry) -> ConversationTrigger {
 
 /// Whether the agent waits for its sandbox. An agent at rest may have none.
 fn is_starting(state: &State) -> bool {
+    let is_connecting = state.schedule.sandbox == SandboxConnection::Connecting;
     state.agent_state == AgentState::Loading
-        || state.lease.is_none() && state.agent_state == AgentState::Running
+        || state.lease.is_none() && (is_connecting || state.agent_state == AgentState::Running)
 }
 
 fn runtime_status(state: &State) -> ConversationRuntimeStatus {

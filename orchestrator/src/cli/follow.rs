@@ -120,7 +120,7 @@ impl TerminalFollower<'_> {
                     return Ok(Exit::Interrupted);
                 }
                 progress = follower.next() => progress?,
-                () = sleep(STALL_DELAY), if terminal.screen.has_open_line() => {
+                () = sleep(STALL_DELAY), if terminal.screen.has_open_answer() => {
                     terminal.screen.close_line();
                     continue;
                 }

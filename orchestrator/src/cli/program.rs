@@ -112,7 +112,7 @@ fn exit_of(exit: ProcessExit, output: &ProgramOutput) -> anyhow::Result<Exit> {
     }
 }
 
-/// Returns the start of a text of a sandbox, in one line.
+/// Returns the start of a text of a sandbox.
 fn start_of(text: &str) -> String {
     const MAX_CHARS: usize = 1024;
     text.chars().take(MAX_CHARS).collect()

@@ -34,6 +34,8 @@ pub(super) struct Screen {
     status: ProgressBar,
     /// The last line is incomplete. The status is hidden, because it would overwrite it.
     is_line_open: bool,
+    /// The incomplete line is text of the model that is streamed.
+    is_answer_open: bool,
 }
 
 impl Screen {
@@ -55,6 +57,7 @@ impl Screen {
             transcript,
             status,
             is_line_open: false,
+            is_answer_open: false,
         }
     }
 
@@ -112,6 +115,7 @@ impl Screen {
                 if agent.is_none() && !self.status.is_hidden() {
                     let text = self.transcript.push_answer(&piece);
                     self.show(&text);
+                    self.is_answer_open = self.is_line_open;
                 }
             }
             LiveUpdate::Model {
@@ -185,6 +189,7 @@ impl Screen {
         if self.output != Output::Transcript || text.is_empty() {
             return;
         }
+        self.is_answer_open = false;
         let was_open = std::mem::replace(&mut self.is_line_open, !text.ends_with('\n'));
         if !was_open && self.is_line_open {
             self.hide_status();
@@ -195,9 +200,9 @@ impl Screen {
         }
     }
 
-    /// Whether the text of the model is shown up to the middle of a line, which hides the status.
-    pub(super) fn has_open_line(&self) -> bool {
-        self.is_line_open
+    /// Whether text of the model is shown up to the middle of a line, which hides the status.
+    pub(super) fn has_open_answer(&self) -> bool {
+        self.is_answer_open
     }
 
     /// Ends the line, and shows the status again.

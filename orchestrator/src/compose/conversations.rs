@@ -22,7 +22,7 @@ use crate::{untrusted_folder, workspace};
 /// descriptors.
 static COPIES: Semaphore = Semaphore::const_new(4);
 
-/// Maximum number of concurrent removals of workspaces. Each has a blocking thread and up to 65
+/// Maximum number of concurrent removals of workspaces. Each has a blocking thread and up to 66
 /// descriptors.
 static REMOVALS: Semaphore = Semaphore::const_new(4);
 

@@ -20,6 +20,9 @@ use crate::files::{Files, open};
 /// In order of precedence. Among files of one name, the nearest takes precedence.
 const NAMES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
 
+/// Index of the rules that are not git's.
+const OWN_RULES: usize = 0;
+
 /// Maximum size of a file with rules.
 const MAX_BYTES: u64 = 1 << 20;
 
@@ -34,7 +37,11 @@ pub(super) struct IgnoreRules {
 }
 
 /// The rules of one folder.
-struct FolderRules([Gitignore; 3]);
+struct FolderRules {
+    rules: [Gitignore; 3],
+    /// Whether it is a repository: git's rules of the folders above do not apply in it.
+    is_repository: bool,
+}
 
 impl IgnoreRules {
     pub(super) fn in_folder(files: &Files, folder: &ResolvedPath, filter: WalkFilter) -> Self {
@@ -99,8 +106,16 @@ impl IgnoreRules {
             .rev()
             .map(|(upper, rules)| (upper.join(below), rules));
         let all: Vec<_> = near.chain(far).collect();
+        let repository = all.iter().position(|(_, rules)| rules.is_repository);
+        let in_repository = repository.map_or(all.len(), |index| index + 1);
         (0..NAMES.len()).find_map(|kind| {
+            let count = if kind == OWN_RULES {
+                all.len()
+            } else {
+                in_repository
+            };
             all.iter()
+                .take(count)
                 .find_map(|(path, rules)| rules.matched(kind, path, is_folder))
         })
     }
@@ -108,15 +123,22 @@ impl IgnoreRules {
 
 impl FolderRules {
     fn none() -> Self {
-        Self(NAMES.map(|_| Gitignore::empty()))
+        Self {
+            rules: NAMES.map(|_| Gitignore::empty()),
+            is_repository: false,
+        }
     }
 
     fn read(folder: &ResolvedPath) -> Self {
-        Self(NAMES.map(|name| list(folder, name).unwrap_or_else(Gitignore::empty)))
+        let git = folder.entry(Path::new(".git"));
+        Self {
+            rules: NAMES.map(|name| list(folder, name).unwrap_or_else(Gitignore::empty)),
+            is_repository: git.is_ok_and(|git| git.metadata().is_ok()),
+        }
     }
 
     fn matched(&self, kind: usize, path: &Path, is_folder: bool) -> Option<bool> {
-        match self.0.get(kind)?.matched(path, is_folder) {
+        match self.rules.get(kind)?.matched(path, is_folder) {
             Match::None => None,
             Match::Ignore(_) => Some(true),
             Match::Whitelist(_) => Some(false),

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
+use remove_folder::{ProtectedFolders, remove_folder};
 use tar::{Archive, Entry, EntryType};
 use tokio::sync::mpsc::Receiver;
 
@@ -147,7 +148,7 @@ impl StagingFolder {
 impl Drop for StagingFolder {
     fn drop(&mut self) {
         // Ignores errors of a folder that allows to create entries but not to remove them.
-        _ = fs::remove_dir_all(self.path());
+        _ = remove_folder(&self.path(), ProtectedFolders::Keep);
     }
 }
 

@@ -28,8 +28,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::resume::find_decided;
 use crate::{
-    CloseReason, Conversations, ConversationsError, DeleteMode, HostError, InitialTask,
-    ResumeRequest, UserDecision,
+    CloseReason, Conversations, ConversationsError, DeleteMode, HostError, ResumeRequest,
+    UserDecision,
 };
 
 use slots::{Occupied, Owner, Slot, Slots};
@@ -139,12 +139,10 @@ impl HostedConversations {
             let owner = request.owner.clone();
             let mut new = this.factory.compose_new(&mut claim, request).await?;
             new.started.owner = owner;
-            let has_message = matches!(new.task, InitialTask::Message(_));
             this.conversations.start(claim, new).await?;
             this.close_when_idle(&id, slot).await?;
-            let is_stored = |state: &State| {
-                state.started.is_some() && (!has_message || state.last_user_message.is_some())
-            };
+            // The first message is stored with the start.
+            let is_stored = |state: &State| state.started.is_some();
             if let Err(error) = this.wait_until_stored(&id, is_stored).await {
                 this.discard(&id).await;
                 return Err(error);

@@ -52,11 +52,14 @@ impl From<hyper::Error> for TransportError {
     }
 }
 
+/// The start of the server's errors about a field of a request.
+const FIELD: &str = "field `";
+
 /// Removes the server's prefix with the field of the request, such as "field `argv`: ". Means
 /// nothing to the caller, who passed an argument.
 fn without_field(detail: &str) -> String {
     let problem = detail
-        .strip_prefix("field `")
+        .strip_prefix(FIELD)
         .and_then(|rest| rest.split_once("`: "));
     problem.map_or(detail, |(_, problem)| problem).to_owned()
 }
@@ -84,7 +87,8 @@ impl From<ErrorResponse> for SandboxError {
                 detail: without_field(&error.detail),
                 exists: error.code == ErrorCode::NotExecutable,
             },
-            ErrorCode::Invalid => Self::Invalid {
+            // Others are malformed bodies.
+            ErrorCode::Invalid if error.detail.starts_with(FIELD) => Self::Invalid {
                 detail: without_field(&error.detail),
             },
             _ => Self::Refused {

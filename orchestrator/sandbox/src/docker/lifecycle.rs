@@ -88,12 +88,23 @@ impl Engine {
                     "removing the container that is left from before"
                 );
                 // An error shows up again in the next request.
-                let _ = self.remove_of(owner, name).await;
+                if let Ok(false) = self.remove_of(owner, name).await {
+                    return Err(foreign_container(name));
+                }
                 self.docker.rename_container(container, options()).await
             }
             renamed => renamed,
         };
         renamed.map_err(|error| refused("rename", container, &error))
+    }
+}
+
+/// Returns the error for a name that another installation or program uses.
+pub(super) fn foreign_container(name: &str) -> SandboxError {
+    SandboxError::Invalid {
+        detail: format!(
+            "the container {name} on this engine belongs to another installation or program: choose another name"
+        ),
     }
 }
 

@@ -155,6 +155,8 @@ impl DockerProvider {
                 .await
             {
                 Ok(client) => return Some(client),
+                // The name is not free for any of them.
+                Err(SandboxError::Invalid { .. }) => return None,
                 Err(error) => tracing::warn!(%sandbox, %error, "cannot adopt a pool entry"),
             }
         }

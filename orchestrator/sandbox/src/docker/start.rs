@@ -19,6 +19,7 @@ use super::container::{ContainerPlan, MEMORY_FOLDERS};
 use super::engine::{Engine, start_failed, status};
 use super::image::Image;
 use super::labels::Ownership;
+use super::lifecycle::foreign_container;
 use super::user::{self, User};
 use super::{DockerConfig, ServerSource, address, archive, machine, mounts};
 use crate::action_client::ActionClient;
@@ -379,12 +380,7 @@ async fn create_replacing(
                 // An error shows up again in the next request. The engine may be removing it
                 // already, and then returns before its name is free.
                 if let Ok(false) = engine.remove_of(owner, sandbox.as_str()).await {
-                    return Err(SandboxError::Invalid {
-                        detail: format!(
-                            "the container {sandbox} on this engine belongs to another installation or program: choose \
-                             another name"
-                        ),
-                    });
+                    return Err(foreign_container(sandbox.as_str()));
                 }
                 sleep(NAME_RETRY_INTERVAL).await;
             }

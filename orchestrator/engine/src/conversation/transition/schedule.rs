@@ -110,11 +110,12 @@ impl Transition {
 
     /// Connects to a sandbox once work needs one.
     fn connect(&mut self) -> Option<Effect> {
-        if self.state.schedule.sandbox != SandboxConnection::Absent || !self.needs_sandbox() {
+        let is_needed = self.needs_sandbox();
+        self.state.schedule.is_sandbox_requested = false;
+        if self.state.schedule.sandbox != SandboxConnection::Absent || !is_needed {
             return None;
         }
         self.state.schedule.sandbox = SandboxConnection::Connecting;
-        self.state.schedule.is_sandbox_requested = false;
         Some(match &self.state.lease {
             Some(lease) => Effect::Attach(Box::new(lease.clone())),
             None => Effect::Create,

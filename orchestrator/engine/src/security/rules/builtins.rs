@@ -32,6 +32,11 @@ pub(super) fn is_harmless_variable(name: &str) -> bool {
     is_in(HARMLESS_VARIABLES, name) || name.starts_with("LC_")
 }
 
+/// Whether a program assigns to the variables in its arguments, as `export A=1` does.
+pub(super) fn sets_variables(name: &str) -> bool {
+    is_in(DECLARATIONS, name) || matches!(name, "env" | "sudo" | "doas")
+}
+
 /// Whether an assignment, or an argument such as `NAME=VALUE`, defines text that a shell may run.
 pub(super) fn defines_code(assignment: &str) -> bool {
     let name = assignment

@@ -7,7 +7,7 @@ use protocol::action::{EditCommand, RunAction};
 use super::super::shell::{self, Expansion, ShellCommand, UnparsedShell, Word};
 use super::builtins::{
     DEFINITIONS, alters_environment, defines_code, is_harmless_variable, is_in,
-    may_evaluate_arguments,
+    may_evaluate_arguments, sets_variables,
 };
 use crate::browsing::{self, BrowserCall};
 
@@ -363,10 +363,9 @@ fn add_command_facts(
     if name.contains('=') || (depth > 0 && is_in(RESERVED_WORDS, name)) {
         return Err(UnparsedShell);
     }
+    let may_define_code = |word: &Word| word.text.contains('=') && defines_code(&word.text);
     if may_evaluate_arguments(name, arguments)
-        || arguments
-            .iter()
-            .any(|word| word.text.contains('=') && defines_code(&word.text))
+        || (sets_variables(name) && arguments.iter().any(may_define_code))
     {
         return Err(UnparsedShell);
     }
@@ -628,15 +627,19 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
     let last_operand = arguments.iter().rposition(|word| !is_certain_option(word));
     let is_network_program = is_in(NETWORK_PROGRAMS, name);
     let mut before = "";
+    let mut is_output_next = false;
     for (index, word) in arguments.iter().enumerate() {
         let is_target = is_in(COPIERS, name) && (has_target_option || last_operand == Some(index));
-        let is_output = match name {
-            "curl" => matches!(before, "-o" | "--output"),
-            "wget" => matches!(before, "-O" | "--output-document"),
-            "sort" => matches!(before, "-o" | "--output"),
-            "find" => is_in(FIND_OUTPUTS, before),
-            _ => false,
-        };
+        let output = output_option(name).map(|(letter, long)| output_of(&word.text, letter, long));
+        let is_output = is_output_next || (name == "find" && is_in(FIND_OUTPUTS, before));
+        is_output_next = matches!(output, Some(Output::Next));
+        if let Some(Output::Path(path)) = output {
+            facts.writes.push(Word {
+                text: path.to_owned(),
+                ..word.clone()
+            });
+            continue;
+        }
         before = &word.text;
         if is_output {
             facts.writes.push(word.clone());
@@ -709,6 +712,42 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
             .any(|(program, words)| *program == name && uses_remote(words))
     {
         facts.hosts.push(Word::default());
+    }
+}
+
+/// Returns the short and the long option with which a program writes a file.
+fn output_option(program: &str) -> Option<(char, &'static str)> {
+    match program {
+        "curl" | "sort" => Some(('o', "--output")),
+        "wget" => Some(('O', "--output-document")),
+        _ => None,
+    }
+}
+
+/// The file that an argument names as an output.
+enum Output<'a> {
+    None,
+    /// The next argument is the file.
+    Next,
+    Path(&'a str),
+}
+
+fn output_of<'a>(word: &'a str, letter: char, long: &str) -> Output<'a> {
+    let path = match word.strip_prefix('-') {
+        Some(rest) if rest.starts_with('-') => match word.split_once('=') {
+            Some((option, path)) if option == long => path,
+            _ if word == long => "",
+            _ => return Output::None,
+        },
+        Some(letters) => match letters.split_once(letter) {
+            Some((_, path)) => path,
+            None => return Output::None,
+        },
+        None => return Output::None,
+    };
+    match path {
+        "" => Output::Next,
+        path => Output::Path(path),
     }
 }
 

@@ -72,6 +72,10 @@ fn variables_that_shells_evaluate_are_not_read() {
     ] {
         assert_eq!(risk_of(&LENIENT, command), Unknown, "{command}");
     }
+    // Not variables of a shell.
+    for command in ["make ENV=prod", "docker run -e ENV=prod x"] {
+        assert_eq!(risk_of(&LENIENT, command), Low, "{command}");
+    }
 }
 
 #[test]
@@ -83,6 +87,10 @@ fn targets_in_options_and_addresses_are_found() {
         "sed --in-place s/a/b/ /etc/zzz",
         "sed -Ei s/a/b/ /etc/zzz",
         "sort -o /etc/zzz f",
+        "sort -uo /etc/zzz f",
+        "sort --output=/etc/zzz f",
+        "curl localhost -so/etc/zzz",
+        "wget localhost -O/etc/zzz",
         "grep -f/etc/shadow x",
         "curl -d @/etc/shadow localhost",
         "curl file://localhost/etc/shadow",
