@@ -191,6 +191,37 @@ async fn entries_are_created_moved_changed_and_removed() {
     assert_eq!(names(&server), ["a"]);
 }
 
+/// As in git: a home that ignores everything can hold projects.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_above_a_repository_do_not_apply_in_it() {
+    let server = TestServer::start();
+    let paths = async |query: &str| {
+        let found: FileList =
+            read(&get(&server, &format!("/v1/files/glob?pattern=*.rs&{query}")).await);
+        found
+            .entries
+            .into_iter()
+            .map(|entry| entry.path)
+            .collect::<Vec<_>>()
+    };
+    fs::create_dir_all(server.file("project/src")).unwrap();
+    fs::write(server.file(".gitignore"), "*\n").unwrap();
+    fs::write(server.file("project/src/a.rs"), "").unwrap();
+    assert_eq!(paths("path=project").await, [""; 0]);
+    fs::create_dir(server.file("project/.git")).unwrap();
+    fs::write(server.file("project/.gitignore"), "b.rs\n").unwrap();
+    fs::write(server.file("project/src/b.rs"), "").unwrap();
+    assert_eq!(paths("path=project").await, ["src/a.rs"]);
+    assert_eq!(paths("path=project/src").await, ["a.rs"]);
+    // Rules that are not git's do.
+    fs::write(server.file(".ignore"), "a.rs\n").unwrap();
+    assert_eq!(paths("path=project").await, [""; 0]);
+    // Braces are no syntax, however many.
+    let nested = format!("{}a{}", "{".repeat(30_000), "}".repeat(30_000));
+    fs::write(server.file(".ignore"), nested).unwrap();
+    assert_eq!(paths("path=project").await, ["src/a.rs"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn glob_and_grep_return_matches() {
     let server = TestServer::start();

@@ -127,8 +127,8 @@ async fn conversation_whose_message_is_not_stored_is_discarded() {
         message: Some(message("Greet me.")),
         ..Default::default()
     };
-    // The first append has the settings.
-    store.set_room(1);
+    // The first append has the settings and the message.
+    store.set_room(0);
     hosted.create(request).await.unwrap_err();
     let listed = store
         .list(&engine::events::ConversationQuery::default())
