@@ -20,9 +20,10 @@ use crate::{
 /// Number of conversations that a check of the store lists.
 const CHECKED_PAGE_SIZE: usize = 20;
 
-/// Finds the provider of a runtime's sandboxes.
+/// Finds the provider of a runtime's sandboxes, on the host that a conversation with the runtime
+/// `ssh` has recorded.
 pub type FindProvider<'a> =
-    dyn Fn(&str) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
+    dyn Fn(&str, Option<&str>) -> Result<Arc<dyn SandboxProvider>, HostError> + Send + Sync + 'a;
 
 /// What [`Conversations::delete`] does with a conversation whose sandbox or folder cannot be
 /// removed.
@@ -385,10 +386,14 @@ impl Conversations {
             }
             Err(error) => return Err(error.into()),
         };
-        let Some(lease) = state.lease else {
+        let Some(lease) = &state.lease else {
             return Ok(());
         };
-        let provider = find_provider(&lease.runtime)?;
+        let host = state
+            .started
+            .as_ref()
+            .and_then(|started| started.host.as_deref());
+        let provider = find_provider(&lease.runtime, host)?;
         provider
             .destroy(&lease.sandbox_id)
             .await

@@ -429,7 +429,7 @@ impl Conversations {
         else {
             return Ok(());
         };
-        let provider = find_provider(&lease.runtime)?;
+        let provider = find_provider(&lease.runtime, stored.started.host.as_deref())?;
         provider
             .destroy(&lease.sandbox_id)
             .await

@@ -23,7 +23,7 @@ use super::{
     CallMode, Models, StateDir, UserConfigs, agent, clone_url, confirmation_policy,
     conversation_spec, host_error, parts, provider, restore_settings, started, stored_model_name,
 };
-use crate::config::{Config, Overrides, Runtime};
+use crate::config::{Config, Overrides};
 use crate::exit::UsageError;
 use crate::metrics::Metrics;
 use crate::workspace::{self, WorkspaceFolder};
@@ -231,18 +231,20 @@ impl ConversationFactory for ConfiguredFactory {
             .map_err(host_error)
     }
 
-    fn provider(&self, runtime: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {
+    fn provider(
+        &self,
+        runtime: &str,
+        host: Option<&str>,
+    ) -> Result<Arc<dyn SandboxProvider>, HostError> {
         let to_provider = || {
-            let runtime: Runtime = runtime
+            let mut config = self.configs.operators().clone();
+            config.runtime = runtime
                 .parse()
                 .map_err(|error| UsageError(format!("{runtime}: {error}")))?;
-            provider(
-                &Config {
-                    runtime,
-                    ..self.configs.operators().clone()
-                },
-                &self.state_dir,
-            )
+            if let Some(host) = host {
+                config.sandbox.ssh.target = Some(host.to_owned());
+            }
+            provider(&config, &self.state_dir)
         };
         to_provider().map_err(host_error)
     }

@@ -44,11 +44,16 @@ pub trait ConversationFactory: Send + Sync {
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError>;
 
-    /// Returns the provider of a runtime's sandboxes.
+    /// Returns the provider of a runtime's sandboxes, with `ssh` on this host instead of the configured
+    /// one.
     ///
     /// # Errors
     /// [`HostError::Refused`] if the runtime is not configured.
-    fn provider(&self, runtime: &str) -> Result<Arc<dyn SandboxProvider>, HostError>;
+    fn provider(
+        &self,
+        runtime: &str,
+        host: Option<&str>,
+    ) -> Result<Arc<dyn SandboxProvider>, HostError>;
 
     /// Returns what happens to the sandbox of a conversation that is closed.
     fn disposition(&self) -> SandboxDisposition;

@@ -271,7 +271,7 @@ impl HostedConversations {
             if was_running || this.factory.disposition() != SandboxDisposition::Remove {
                 return Ok(());
             }
-            let find_provider = |runtime: &str| this.factory.provider(runtime);
+            let find_provider = |runtime: &str, host: Option<&str>| this.factory.provider(runtime, host);
             match this.conversations.remove_stored_sandbox(&id, &find_provider).await {
                 // The conversation is stopped all the same, and the next sweep tries again.
                 Err(error @ (ConversationsError::RemoveSandbox(_) | ConversationsError::Host(_))) => {
@@ -291,7 +291,8 @@ impl HostedConversations {
     pub async fn delete(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
         self.change(id, move |this, id| async move {
             this.stop_agent(&id).await?;
-            let find_provider = |runtime: &str| this.factory.provider(runtime);
+            let find_provider =
+                |runtime: &str, host: Option<&str>| this.factory.provider(runtime, host);
             let mode = DeleteMode::KeepOnFailure;
             this.conversations
                 .delete(&id, mode, &find_provider, &mut |_| {})
@@ -514,7 +515,8 @@ impl HostedConversations {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(id);
-        let find_provider = |runtime: &str| self.factory.provider(runtime);
+        let find_provider =
+            |runtime: &str, host: Option<&str>| self.factory.provider(runtime, host);
         let mode = DeleteMode::KeepOnFailure;
         match self
             .conversations

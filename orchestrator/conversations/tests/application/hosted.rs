@@ -54,7 +54,7 @@ impl ConversationFactory for GreeterFactory {
         })
     }
 
-    fn provider(&self, _: &str) -> Result<Arc<dyn SandboxProvider>, HostError> {
+    fn provider(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn SandboxProvider>, HostError> {
         Err(HostError::Refused("no runtime".to_owned()))
     }
 

@@ -274,7 +274,7 @@ async fn fork_is_listed_and_deleted_on_its_own() {
         ..Default::default()
     };
     assert_eq!(conversations.list(&filter).await.unwrap().len(), 1);
-    let no_provider = |_: &str| -> Result<Arc<dyn SandboxProvider>, HostError> {
+    let no_provider = |_: &str, _: Option<&str>| -> Result<Arc<dyn SandboxProvider>, HostError> {
         Err(HostError::Refused("none".into()))
     };
     let running = conversations

@@ -64,14 +64,14 @@ pub(super) async fn run(
     } else {
         DeleteMode::KeepOnFailure
     };
-    let find_provider = |runtime: &str| {
-        let runtime = runtime
+    let find_provider = |runtime: &str, host: Option<&str>| {
+        let mut config = config.clone();
+        config.runtime = runtime
             .parse()
             .map_err(|error: UnknownRuntime| HostError::Refused(error.to_string()))?;
-        let config = Config {
-            runtime,
-            ..config.clone()
-        };
+        if let Some(host) = host.filter(|_| arguments.host.is_none()) {
+            config.sandbox.ssh.target = Some(host.to_owned());
+        }
         compose::provider(&config, state_dir).map_err(compose::host_error)
     };
     for id in chosen {
