@@ -1,12 +1,18 @@
 //! Ports on which programs in the sandbox of a running conversation listen.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use engine::conversation::{SandboxConnection, State};
 use engine::sandbox::{ByteStream, Sandbox, SandboxError, StreamTarget};
 use protocol::ConversationId;
 use protocol::sandbox_api::ListeningPort;
+use tokio::time::timeout;
 
 use crate::{Conversations, ConversationsError};
+
+/// Maximum time of [`Conversations::wait_for_sandbox`].
+const MAX_SANDBOX_WAIT: Duration = Duration::from_secs(30);
 
 /// Why a port of a sandbox cannot be reached.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +50,18 @@ impl Conversations {
             .streams()?
             .open(&StreamTarget::Port(port))
             .await?)
+    }
+
+    /// Waits for up to half a minute while the sandbox of a running conversation is created or
+    /// reached.
+    pub async fn wait_for_sandbox(&self, id: &ConversationId) {
+        let running = self
+            .running
+            .with(id, |running| Arc::clone(&running.conversation));
+        let Ok(conversation) = running else { return };
+        let is_decided = |state: &State| state.schedule.sandbox != SandboxConnection::Connecting;
+        // The caller finds out whether there is one.
+        let _ = timeout(MAX_SANDBOX_WAIT, conversation.wait_for(is_decided)).await;
     }
 
     /// Returns the sandbox of a running conversation.

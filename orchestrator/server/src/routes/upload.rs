@@ -57,6 +57,12 @@ pub(super) async fn upload(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, ApiError> {
+    // V0's page uploads files at once, and would lose the message.
+    state
+        .conversations
+        .conversations()
+        .wait_for_sandbox(&id)
+        .await;
     let files = workspace(&state, &id).await?;
     let content_type = headers
         .get(header::CONTENT_TYPE)
