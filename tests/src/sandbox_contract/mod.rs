@@ -133,9 +133,18 @@ pub async fn create_sandbox(backend: &dyn Backend) -> Box<dyn Sandbox> {
 
 /// Removes a sandbox and checks that nothing remains.
 pub async fn remove(backend: &dyn Backend, sandbox: Box<dyn Sandbox>) {
+    remove_with(backend.provider().as_ref(), backend, sandbox).await;
+}
+
+/// Like [`remove`], with the provider that has created it.
+pub async fn remove_with(
+    provider: &dyn SandboxProvider,
+    backend: &dyn Backend,
+    sandbox: Box<dyn Sandbox>,
+) {
     let id = sandbox.lease().sandbox_id.clone();
     drop(sandbox);
-    backend.provider().destroy(&id).await.unwrap();
+    provider.destroy(&id).await.unwrap();
     assert_eq!(backend.remains(&id).await, Vec::<String>::new());
 }
 

@@ -31,7 +31,7 @@ fn fork_has_the_files_and_its_image_is_removed_with_it() {
     );
     fixture
         .run(&["fork", &name, &fork, "--volume", "/no/such/folder:/x"])
-        .expect(1);
+        .expect(2);
     assert_eq!(
         snapshots(&fixture),
         Vec::<Value>::new(),

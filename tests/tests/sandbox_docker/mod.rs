@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use engine::sandbox::{SandboxError, SandboxProvider, StartProgress, sweep};
 use sandbox::DockerProvider;
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::{Backend, error, remove, run, spec};
+use tests::sandbox_contract::{Backend, error, remove, remove_with, run, spec};
 
 mod files;
 mod network;
@@ -179,7 +179,7 @@ async fn sweep_removes_only_unused_sandboxes() {
     .unwrap();
     assert_eq!(swept, [left_sandbox.lease().sandbox_id.clone()]);
     assert_eq!(backend.remains(&swept[0]).await, Vec::<String>::new());
-    remove(&backend, kept_sandbox).await;
+    remove_with(&provider, &backend, kept_sandbox).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

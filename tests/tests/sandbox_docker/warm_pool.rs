@@ -7,7 +7,7 @@ use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, San
 use protocol::SandboxId;
 use sandbox::{DockerConfig, DockerProvider, Pool, pool_entry_holder};
 use tests::sandbox_contract::docker::DockerBackend;
-use tests::sandbox_contract::{Backend, remove, run, spec};
+use tests::sandbox_contract::{Backend, remove_with, run, spec};
 use tokio::time::{sleep, timeout};
 
 /// Returns a configuration with a pool and a unique owner.
@@ -58,7 +58,7 @@ async fn create_from_pool(
         if backend.is_from_pool(&sandbox.lease().sandbox_id).await {
             return (spec, sandbox);
         }
-        remove(backend, sandbox).await;
+        remove_with(provider, backend, sandbox).await;
     }
     panic!("no sandbox comes from the pool");
 }
@@ -105,7 +105,7 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     assert_ne!(second.lease().boot_id, lease.boot_id);
     assert_eq!(second.lease().sandbox_id, lease.sandbox_id);
     assert_ne!(run(&*second, 1, "cat file").await.exit_code, 0);
-    remove(&backend, second).await;
+    remove_with(&provider, &backend, second).await;
 
     provider.wait_for_cleanup().await;
     assert_eq!(provider.list().await.unwrap(), []);
@@ -147,7 +147,7 @@ async fn pool_is_not_used_when_spec_has_more_than_an_image() {
             !backend.is_from_pool(&sandbox.lease().sandbox_id).await,
             "{spec:?}"
         );
-        remove(&backend, sandbox).await;
+        remove_with(&provider, &backend, sandbox).await;
     }
     provider.wait_for_cleanup().await;
     backend
@@ -173,7 +173,7 @@ async fn dead_pool_entry_is_replaced() {
         .await
         .unwrap();
     assert_eq!(run(&*sandbox, 1, "echo here").await.content.trim(), "here");
-    remove(&backend, sandbox).await;
+    remove_with(&provider, &backend, sandbox).await;
     assert_ne!(wait_until_filled(&provider, 1).await, dead);
     drop(provider); // removes its pool entries
     let other = DockerProvider::new(DockerConfig {
@@ -205,7 +205,7 @@ async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
         .await
         .unwrap();
     assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await);
-    remove(&backend, sandbox).await;
+    remove_with(&provider, &backend, sandbox).await;
     timeout(Duration::from_secs(10), provider.wait_for_cleanup())
         .await
         .unwrap();

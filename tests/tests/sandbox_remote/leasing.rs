@@ -199,7 +199,7 @@ async fn excessive_request_is_refused_with_a_reason() {
     spec.resources.memory_bytes = 1 << 50;
     let failed = error(client_for(address, SECRET).create(&spec, &|_| {}).await);
     assert!(
-        matches!(&failed, SandboxError::Start { detail, .. } if detail.contains("more resources")),
+        matches!(&failed, SandboxError::Invalid { detail } if detail.contains("more resources")),
         "{failed:?}"
     );
 }
