@@ -176,7 +176,8 @@ mod tests {
                 without_folder_file: true,
                 ..Overrides::default()
             };
-            let mut config = Config::load(&overrides, |_| None).unwrap();
+            let home = |name: &str| (name == "HOME").then(|| "/nowhere".to_owned());
+            let mut config = Config::load(&overrides, home).unwrap();
             restore_settings(&mut config, &started, &overrides).map(|()| config.sandbox.ssh.target)
         };
         for host in [None, Some("one")] {

@@ -57,7 +57,7 @@ fn versions_of_the_schema_are_printed() {
         .unwrap();
     assert!(
         home.run(&["store", "migrate"])
-            .expect(1)
+            .expect(2)
             .stderr
             .contains("has version 99")
     );
