@@ -44,8 +44,8 @@ pub trait ConversationFactory: Send + Sync {
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError>;
 
-    /// Returns the provider of a runtime's sandboxes, with `ssh` on this host instead of the configured
-    /// one.
+    /// Returns the provider of a runtime's sandboxes. `host` replaces the configured host of the
+    /// runtime `ssh`.
     ///
     /// # Errors
     /// [`HostError::Refused`] if the runtime is not configured.
