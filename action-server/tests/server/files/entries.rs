@@ -216,7 +216,7 @@ async fn rules_above_a_repository_do_not_apply_in_it() {
     // Rules that are not git's do.
     fs::write(server.file(".ignore"), "a.rs\n").unwrap();
     assert_eq!(paths("path=project").await, [""; 0]);
-    // Braces are no syntax, however many.
+    // A line with many braces is left out.
     let nested = format!("{}a{}", "{".repeat(30_000), "}".repeat(30_000));
     fs::write(server.file(".ignore"), nested).unwrap();
     assert_eq!(paths("path=project").await, ["src/a.rs"]);
