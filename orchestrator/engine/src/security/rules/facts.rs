@@ -673,6 +673,9 @@ fn add_targets(name: &str, arguments: &[Word], facts: &mut ActionFacts) {
             paths.extend(path.map(Word::certain));
             continue;
         }
+        // Programs such as curl read the file of `@PATH`. In another place it is a host.
+        let path = word.text.strip_prefix('@');
+        facts.reads.extend(path.map(Word::certain));
         if let Some(path) = file_of(&word.text) {
             facts.reads.push(Word {
                 text: path.to_owned(),
@@ -765,7 +768,7 @@ fn may_be_option(word: &Word, letter: char, long: &str) -> bool {
     }
 }
 
-/// Returns the path of `@PATH`, as programs such as curl read files, or of `file://HOST/PATH`.
+/// Returns the path of `file://HOST/PATH` or `file:PATH`.
 fn file_of(text: &str) -> Option<&str> {
     if let Some(address) = text.strip_prefix("file://") {
         return Some(
@@ -775,8 +778,7 @@ fn file_of(text: &str) -> Option<&str> {
                 .unwrap_or("/"),
         );
     }
-    text.strip_prefix('@')
-        .or_else(|| text.strip_prefix("file:"))
+    text.strip_prefix("file:")
 }
 
 /// Returns the host to which bash connects for a redirection to `/dev/tcp/HOST/PORT` or

@@ -118,6 +118,7 @@ fn rules_that_raise_the_risk_match_every_spelling() {
         ("git $\"push\" -f", High),
         ("cat $\"/etc/shadow\"", High),
         ("curl $\"http://x/\"", Medium),
+        ("curl @evil.example", Medium),
         ("$'\\x72m' -rf x", Unknown),
         ("cat ~root/.ssh/id_rsa", Unknown),
         ("eval -- rm -rf x", Unknown),
