@@ -4,7 +4,7 @@
 
 use engine::llm::{LlmErrorKind, LlmProgress};
 use reqwest::header::HeaderMap;
-use reqwest::{Client, Response, Url};
+use reqwest::{Body, Client, Request, Response, Url};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
@@ -15,6 +15,9 @@ use super::endpoint::Endpoint;
 use super::failure::{Failure, Failures};
 use super::response::ResponseReader;
 use crate::config::{ConfigError, LlmConfig, Timeouts};
+
+/// Maximum size of a request. Source: Anthropic's limit; other providers accept less or little more.
+const MAX_REQUEST_BYTES: usize = 32 << 20;
 
 const COST_HEADERS: [&str; 2] = [
     "x-litellm-response-cost",
@@ -110,12 +113,15 @@ impl HttpExchange {
             return Ok(provider.respond(body));
         }
         let Endpoint { url, headers, .. } = &self.endpoint;
-        let sending = self
+        let request = self
             .client
             .post(url.clone())
             .headers(headers.clone())
             .json(body)
-            .send();
+            .build()
+            .map_err(|error| self.failures.classify_send_error(error))?;
+        self.check_size(&request)?;
+        let sending = self.client.execute(request);
         let limit = self.timeouts.headers;
         let detail = format!("no headers within {limit:?}");
         let timed_out = |_| self.failures.new_failure(LlmErrorKind::Timeout, &detail);
@@ -123,6 +129,22 @@ impl HttpExchange {
             .await
             .map_err(timed_out)?
             .map_err(|error| self.failures.classify_send_error(error))
+    }
+
+    /// Rejects a request that no provider accepts. A count of tokens does not bound it, because
+    /// providers do not count all that goes back to them, such as the reasoning of earlier turns.
+    fn check_size(&self, request: &Request) -> Result<(), Failure> {
+        let bytes = request
+            .body()
+            .and_then(Body::as_bytes)
+            .map_or(0, <[u8]>::len);
+        if bytes <= MAX_REQUEST_BYTES {
+            return Ok(());
+        }
+        let kind = LlmErrorKind::ContextWindowExceeded;
+        let detail =
+            format!("not sent: the request has {bytes} bytes, more than {MAX_REQUEST_BYTES}");
+        Err(self.failures.new_failure(kind, &detail))
     }
 
     async fn receive(

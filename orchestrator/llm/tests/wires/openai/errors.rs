@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use engine::llm::{LlmErrorKind, LlmProgress};
+use engine::llm::{AssistantMessage, ChatMessage, Llm as _, LlmErrorKind, LlmProgress};
+use llm::ProviderLlm;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::scene::{KEY, complete, complete_with_progress, config, response_body};
+use crate::scene::{KEY, complete, complete_with_progress, config, request, response_body};
 use crate::server::{Reply, Server};
 
 fn error(message: &str, code: &str) -> Value {
@@ -162,6 +163,25 @@ async fn request_is_not_sent_when_it_exceeds_the_context_window() {
     assert_eq!(server.requests(), 0);
     config.max_input_tokens = Some(1000);
     complete(&config).await.unwrap();
+}
+
+#[tokio::test]
+async fn request_is_not_sent_when_it_is_large_without_tokens() {
+    let mut server = Server::start(vec![Reply::json(200, &response_body("Hello"))]).await;
+    let llm = ProviderLlm::new(&config(&server)).unwrap();
+    let reasoning = |bytes| json!({ "content": "x", "reasoning_content": "r".repeat(bytes) });
+    let mut request = request();
+    for (bytes, is_sent) in [(1 << 20, true), (33 << 20, false)] {
+        let message = AssistantMessage::from_stored(reasoning(bytes));
+        request.messages.push(ChatMessage::Assistant(message));
+        let kind = llm
+            .complete(&request, &|_| ())
+            .await
+            .err()
+            .map(|error| error.kind);
+        let expected = (!is_sent).then_some(LlmErrorKind::ContextWindowExceeded);
+        assert_eq!((kind, server.requests()), (expected, usize::from(is_sent)));
+    }
 }
 
 #[tokio::test]
