@@ -41,6 +41,7 @@ mod base_path;
 mod cached;
 mod client_address;
 mod client_events;
+mod client_updates;
 mod connections;
 mod cookies;
 mod error;
@@ -72,6 +73,7 @@ mod socket_io;
 mod socket_sessions;
 mod state;
 mod stream;
+mod unread;
 mod view;
 mod work;
 

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use conversations::{ConversationUpdate, ConversationsError, EventStream, MIN_QUESTION_AGE};
+use conversations::{ConversationUpdate, ConversationsError, MIN_QUESTION_AGE};
 use engine::clock;
 use http::{Method, StatusCode};
 use hyper::service::Service as _;
@@ -32,8 +32,10 @@ use socketioxide::socket::Socket;
 use socketioxide::{ParserConfig, SendError, SocketError, SocketIo};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
+use tokio_util::io::InspectWriter;
 
 use crate::client_address::Client;
+use crate::client_updates::ClientUpdates;
 use crate::error::ApiError;
 use crate::extract::read_body;
 use crate::input_memory::{FREE_BYTES, InputPermit};
@@ -42,11 +44,15 @@ use crate::routes::UserEvent;
 use crate::socket_frames::BoundedFrames;
 use crate::state::ServerState;
 use crate::stream::first_after;
+use crate::unread::Unread;
 use crate::work::{parse_body, run_blocking};
 use crate::{auth, view};
 
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
+
+/// Number of bytes that a client may have to take before it is sent more.
+const MAX_UNREAD_BYTES: usize = 256 << 10;
 
 /// Maximum size of a client's message: a text with pictures, of which
 /// [`check_message`](crate::message::check_message) accepts 9 MiB. socketioxide parses it, without
@@ -128,7 +134,9 @@ impl Sockets {
         let check = move |socket: SocketRef| {
             let state = Arc::clone(&checking);
             async move {
-                let (caller, id, _) = check(&state, &socket).await?;
+                let (caller, id, first) = check(&state, &socket).await?;
+                // Fails if the events cannot be read.
+                state.conversations.stream(&id, first).await?;
                 // Before the client learns that it is connected, because it may send at once.
                 let question = Question::default();
                 socket.extensions.insert(question.clone());
@@ -154,12 +162,16 @@ impl Sockets {
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let Self { state, service } = self;
             let (user, max_bytes) = (caller.user.clone(), max_message_bytes(caller));
+            let unread = head.extensions().get().cloned().unwrap_or_default();
             tokio::spawn(async move {
                 // An error means that the client is gone.
                 if let Some(Ok(connection)) = state.streams.run_until_cancelled(connection).await {
                     let memory = Arc::clone(&state.input_memory);
-                    let frames =
-                        BoundedFrames::new(TokioIo::new(connection), max_bytes, memory, user);
+                    let connection =
+                        InspectWriter::new(TokioIo::new(connection), move |taken: &[u8]| {
+                            Unread::subtract(&unread, taken.len());
+                        });
+                    let frames = BoundedFrames::new(connection, max_bytes, memory, user);
                     // Serves the socket in a task of its own.
                     let _ = service.call((frames, head)).await;
                 }
@@ -228,12 +240,12 @@ fn check_packets(body: &[u8]) -> Result<(), ApiError> {
     packets.try_for_each(|packet| check_count("body", packet, MAX_VALUES))
 }
 
-/// Rejects a connection to a conversation that the caller may not see, or whose events cannot be
-/// read.
+/// Rejects a connection to a conversation that the caller may not see. Returns the first event that
+/// the client needs.
 async fn check(
     state: &Arc<ServerState>,
     socket: &SocketRef,
-) -> Result<(Caller, ConversationId, EventStream), ApiError> {
+) -> Result<(Caller, ConversationId, EventId), ApiError> {
     let caller = socket
         .req_parts()
         .extensions
@@ -253,8 +265,7 @@ async fn check(
     state.authorize(&caller, &id).await?;
     // As in V0, whose page sends `undefined` if it has no event.
     let latest = parameter("latest_event_id").trim().parse().unwrap_or(-1);
-    let events = state.conversations.stream(&id, first_after(latest)).await?;
-    Ok((caller, id, events))
+    Ok((caller, id, first_after(latest)))
 }
 
 /// Applies what a client sends as the user, in the order in which it is sent.
@@ -401,8 +412,14 @@ async fn apply_action(
 
 /// Sends the events of the conversation until the client disconnects.
 async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
-    let (caller, id, events) = match check(&state, &socket).await {
-        Ok(checked) => checked,
+    let opened = async {
+        let (caller, id, first) = check(&state, &socket).await?;
+        let permit = state.permit_stream(&caller)?;
+        let updates = ClientUpdates::new(&state, &caller, &id, first).await?;
+        Ok::<_, ApiError>((caller, id, updates, permit))
+    };
+    let (caller, id, updates, _permit) = match opened.await {
+        Ok(opened) => opened,
         Err(error) => return fail(&socket, &error),
     };
     let ended = state.streams.child_token();
@@ -422,7 +439,7 @@ async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
         () = ended.cancelled() => return,
         () = connection.stopped() => {}
         () = state.until_revoked(&caller) => fail(&socket, &ApiError::NoKey),
-        result = send_events(&state, (&socket, &question), &id, events) => {
+        result = send_events(&state, (&socket, &question), &id, updates) => {
             if let Err(error) = result {
                 fail(&socket, &ApiError::from(error));
             }
@@ -438,15 +455,22 @@ async fn send_events(
     state: &ServerState,
     (socket, question): (&SocketRef, &Question),
     id: &ConversationId,
-    mut events: EventStream,
+    mut updates: ClientUpdates,
 ) -> Result<(), ConversationsError> {
     let stored = state.conversations.conversations().event_count(id).await?;
     let (mut last_state, mut awaiting, mut asked_about) = (None, None, None);
     let mut has_title = false;
+    let unread: Unread = socket
+        .req_parts()
+        .extensions
+        .get()
+        .cloned()
+        .unwrap_or_default();
     // In seconds since the Unix epoch.
     let mut decided_at = 0.0;
     loop {
-        let ConversationUpdate::Event(event) = events.next().await? else {
+        unread.wait_below(MAX_UNREAD_BYTES).await;
+        let (ConversationUpdate::Event(event), json) = updates.next().await? else {
             continue;
         };
         if is_decision(&event) {
@@ -454,7 +478,7 @@ async fn send_events(
         }
         let is_replayed = event.id.next().0 < stored;
         let awaits_confirmation = awaits_confirmation(state, id, &event).await;
-        let message = to_message(state, id, &event, awaits_confirmation).await;
+        let message = to_message(id, &event, json, awaits_confirmation).await;
         if awaits_confirmation {
             // Follows the state, as in V0: its page asks the user when it shows the action.
             awaiting = message;
@@ -484,6 +508,7 @@ async fn send_events(
             if !send(socket, &message).await {
                 return Ok(());
             }
+            unread.add(message.get().len());
         }
         if awaiting.is_none()
             && let Some(action) = asked_about.take()
@@ -535,11 +560,12 @@ fn is_state_change(event: &Event) -> bool {
     matches!(kind, ObservationKind::AgentStateChanged(_))
 }
 
-/// Returns what a client receives for an event. `None` for events that V0 does not send.
+/// Returns what a client receives for an event with its JSON. `None` for events that V0 does not
+/// send.
 async fn to_message(
-    state: &ServerState,
     id: &ConversationId,
     event: &Arc<Event>,
+    json: Option<Arc<RawValue>>,
     awaits_confirmation: bool,
 ) -> Option<Arc<RawValue>> {
     match &event.body {
@@ -553,7 +579,7 @@ async fn to_message(
             let event = Arc::clone(event);
             run_blocking(move || to_question(&event)).await.ok()?
         }
-        _ => state.client_events.json(event).await,
+        _ => json,
     }
 }
 

@@ -14,6 +14,7 @@ use http::{Method, StatusCode, header};
 
 use crate::socket_io;
 use crate::state::ServerState;
+use crate::unread::Unread;
 
 /// Maximum size of the response that opens a session: its id and some numbers.
 const MAX_OPENING_BYTES: usize = 4 << 10;
@@ -21,11 +22,17 @@ const MAX_OPENING_BYTES: usize = 4 << 10;
 /// The response of socketioxide to requests of an unknown session.
 const UNKNOWN_SESSION: &str = r#"{"code":"1","message":"Session ID unknown"}"#;
 
-/// The credentials that have opened sessions. An entry is removed with its session.
+/// The sessions. An entry is removed with its session.
 #[derive(Default)]
 pub(crate) struct SocketSessions {
     /// By the id of the session. A blocking mutex, because it is never held across an await.
-    owners: Mutex<HashMap<String, Credential>>,
+    by_id: Mutex<HashMap<String, Session>>,
+}
+
+struct Session {
+    /// The credential that has opened it.
+    owner: Credential,
+    unread: Unread,
 }
 
 /// Removes the entry of a session when it is dropped. An extension of the request that opens the
@@ -47,21 +54,24 @@ impl SocketSessions {
         }))
     }
 
-    fn is_owned_by(&self, id: &str, credential: &Credential) -> bool {
-        self.owners().get(id) == Some(credential)
+    /// Returns what the client of a session has not taken, if the credential has opened it.
+    fn unread(&self, id: &str, credential: &Credential) -> Option<Unread> {
+        let sessions = self.by_id();
+        let session = sessions.get(id)?;
+        (session.owner == *credential).then(|| session.unread.clone())
     }
 
-    fn owners(&self) -> MutexGuard<'_, HashMap<String, Credential>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_id(&self) -> MutexGuard<'_, HashMap<String, Session>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SessionGuard {
-    /// Makes a credential the owner of the session.
-    fn set_owner(&self, id: &str, credential: Credential) {
+    /// Adds the session.
+    fn add(&self, id: &str, session: Session) {
         let OpenedSession { sessions, id: own } = &*self.0;
         if own.set(id.to_owned()).is_ok() {
-            sessions.owners().insert(id.to_owned(), credential);
+            sessions.by_id().insert(id.to_owned(), session);
         }
     }
 }
@@ -69,14 +79,15 @@ impl SessionGuard {
 impl Drop for OpenedSession {
     fn drop(&mut self) {
         if let Some(id) = self.id.get() {
-            self.sessions.owners().remove(id);
+            self.sessions.by_id().remove(id);
         }
     }
 }
 
 /// Answers the requests of a session whose credential is not that which has opened it as if there
-/// were no such session. When the server shuts down, ends those that wait for packets, and those
-/// that clients send next on connections that are still open.
+/// were no such session. Adds [`Unread`] to the others, and counts what clients poll. When the
+/// server shuts down, ends those that wait for packets, and those that clients send next on
+/// connections that are still open.
 pub(crate) async fn require_owner(
     State(state): State<Arc<ServerState>>,
     mut request: Request,
@@ -88,16 +99,23 @@ pub(crate) async fn require_owner(
     let Some(caller) = request.extensions().get::<Caller>().cloned() else {
         return unknown_session();
     };
-    if let Some(id) = session_id(request.uri().query().unwrap_or_default()) {
-        let is_own = state.socket_sessions.is_owned_by(id, &caller.credential);
-        if !is_own {
-            return unknown_session();
-        }
-        let response = state.streams.run_until_cancelled(next.run(request)).await;
-        return response.unwrap_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response());
-    }
     let is_polling =
         request.method() == Method::GET && !request.headers().contains_key(header::UPGRADE);
+    if let Some(id) = session_id(request.uri().query().unwrap_or_default()) {
+        let Some(unread) = state.socket_sessions.unread(id, &caller.credential) else {
+            return unknown_session();
+        };
+        request.extensions_mut().insert(unread.clone());
+        let response = state.streams.run_until_cancelled(next.run(request)).await;
+        let response = response.unwrap_or_else(|| StatusCode::SERVICE_UNAVAILABLE.into_response());
+        return if is_polling {
+            counted(response, &unread).await
+        } else {
+            response
+        };
+    }
+    let unread = Unread::default();
+    request.extensions_mut().insert(unread.clone());
     if !is_polling {
         return next.run(request).await;
     }
@@ -112,9 +130,19 @@ pub(crate) async fn require_owner(
         return unknown_session();
     };
     if let Some(id) = opened_id(&body) {
-        guard.set_owner(&id, caller.credential);
+        let owner = caller.credential;
+        guard.add(&id, Session { owner, unread });
     }
     Response::from_parts(parts, Body::from(body))
+}
+
+/// Counts what a client takes of a response, whose body is in memory already.
+async fn counted(response: Response, unread: &Unread) -> Response {
+    let (parts, body) = response.into_parts();
+    match axum::body::to_bytes(body, usize::MAX).await {
+        Ok(body) => Response::from_parts(parts, unread.counted(body)),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 /// Returns the id of the session that a query names, exactly as socketioxide finds it.
@@ -153,17 +181,17 @@ mod tests {
         let kept = guard.clone();
         let id =
             opened_id(br#"0{"sid":"AAAA","upgrades":["websocket"],"pingInterval":25000}"#).unwrap();
-        guard.set_owner(&id, Credential::Operator);
+        let session = Session {
+            owner: Credential::Operator,
+            unread: Unread::default(),
+        };
+        guard.add(&id, session);
         drop(guard);
         let key = Credential::Key("0123456789ab".parse().unwrap());
-        assert!(
-            sessions.is_owned_by("AAAA", &Credential::Operator)
-                && !sessions.is_owned_by("AAAA", &key)
-        );
+        let is_owned_by = |credential| sessions.unread("AAAA", credential).is_some();
+        assert!(is_owned_by(&Credential::Operator) && !is_owned_by(&key));
         drop(kept);
-        assert!(
-            !sessions.is_owned_by("AAAA", &Credential::Operator) && sessions.owners().is_empty()
-        );
+        assert!(!is_owned_by(&Credential::Operator) && sessions.by_id().is_empty());
     }
 
     #[test]

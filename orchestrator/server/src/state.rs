@@ -11,7 +11,7 @@ use accounts::{AccountStore, AuditStore, Authenticator, Caller, Credential};
 use conversations::{ConversationsError, HostedConversations, UserProfiles};
 use git_providers::GitClient;
 use protocol::{ConversationId, UserId};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -31,12 +31,12 @@ use crate::{
     ServerMetrics, TrustedProxies,
 };
 
-/// Maximum number of open streams of events of a user. Each keeps up to a page of events, a
+/// Maximum number of open streams and sockets of a user. Each keeps up to a page of events, a
 /// megabyte, if its client does not read.
 pub(crate) const MAX_STREAMS_PER_USER: usize = 256;
 
-/// Maximum number of large messages that are sent to a user's streams at a time.
-const MAX_LARGE_MESSAGES_PER_USER: usize = 8;
+/// Maximum number of large events that are sent to a user's clients at a time.
+const MAX_LARGE_EVENTS_PER_USER: usize = 8;
 
 /// Interval at which the credentials of open streams and sockets are checked.
 const REVOCATION_INTERVAL: Duration = Duration::from_secs(5);
@@ -88,10 +88,10 @@ pub(crate) struct ServerState {
     pub(crate) downloads_by_user: KeyedPermits<UserId>,
     /// See [`WorkPermit`](crate::work::WorkPermit).
     pub(crate) work_by_user: KeyedPermits<UserId>,
-    /// Open streams of events.
+    /// Open streams and sockets.
     pub(crate) streams_by_user: KeyedPermits<UserId>,
-    /// Large messages that are being sent to clients of streams.
-    pub(crate) large_messages_by_user: KeyedPermits<UserId>,
+    /// Large events that are being sent to clients.
+    pub(crate) large_events_by_user: KeyedPermits<UserId>,
     pub(crate) input_memory: Arc<InputMemory>,
     /// One for each long body that may be parsed concurrently.
     pub(crate) parsers: Arc<Semaphore>,
@@ -174,7 +174,7 @@ impl ServerState {
             downloads_by_user: KeyedPermits::new(MAX_DOWNLOADS_PER_USER),
             work_by_user: KeyedPermits::new(MAX_WORK_PER_USER),
             streams_by_user: KeyedPermits::new(MAX_STREAMS_PER_USER),
-            large_messages_by_user: KeyedPermits::new(MAX_LARGE_MESSAGES_PER_USER),
+            large_events_by_user: KeyedPermits::new(MAX_LARGE_EVENTS_PER_USER),
             input_memory: Arc::default(),
             // The other half of the processors serves requests.
             parsers: Arc::new(Semaphore::new(
@@ -182,6 +182,18 @@ impl ServerState {
             )),
             connections: Mutex::default(),
         }
+    }
+
+    /// Returns the permit of a stream or socket. The operator needs none.
+    pub(crate) fn permit_stream(
+        &self,
+        caller: &Caller,
+    ) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        let Some(user) = caller.user.clone() else {
+            return Ok(None);
+        };
+        let permit = self.streams_by_user.try_acquire(user);
+        permit.map(Some).ok_or(ApiError::TooManyStreams)
     }
 
     /// Rejects a caller who may not see a conversation, exactly as if there were none.

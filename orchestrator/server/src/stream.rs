@@ -10,7 +10,7 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use conversations::{ConversationUpdate, ConversationsError, EventStream};
+use conversations::{ConversationUpdate, ConversationsError};
 use engine::conversation::LiveUpdate;
 use futures_util::stream::{self, Stream};
 use protocol::{ConversationId, EventBody, EventId, Record};
@@ -21,16 +21,13 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
+use crate::client_updates::ClientUpdates;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::{ConnectionGuard, ServerState};
 
 /// Interval of keep-alive messages, so that proxies do not close the stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Length from which a message needs a permit of its user until the client has taken it. Each
-/// stream has a copy of it.
-const MIN_LARGE_BYTES: usize = 256 << 10;
 
 /// Time for a WebSocket client to receive one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -81,25 +78,14 @@ pub(crate) async fn stream(
         .headers
         .get("last-event-id")
         .and_then(|id| id.to_str().ok()?.parse().ok());
-    let permit = match caller.user.clone() {
-        Some(user) => {
-            let permit = state.streams_by_user.try_acquire(user);
-            Some(permit.ok_or(ApiError::TooManyStreams)?)
-        }
-        None => None,
-    };
-    let events = state
-        .conversations
-        .stream(&id, first_after(last.unwrap_or(query.after)))
-        .await?;
+    let permit = state.permit_stream(&caller)?;
+    let first = first_after(last.unwrap_or(query.after));
     let messages = MessageStream {
         _connection: state.connect(&id),
         _permit: permit,
-        sending: None,
+        updates: ClientUpdates::new(&state, &caller, &id, first).await?,
         state: Arc::clone(&state),
         caller,
-        id,
-        events,
     };
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
         Ok(upgrade) => Ok(upgrade.on_upgrade(move |socket| serve_socket(messages, socket))),
@@ -111,10 +97,7 @@ pub(crate) async fn stream(
 struct MessageStream {
     state: Arc<ServerState>,
     caller: Caller,
-    id: ConversationId,
-    events: EventStream,
-    /// Held while the last message is sent, if it is large.
-    sending: Option<OwnedSemaphorePermit>,
+    updates: ClientUpdates,
     _connection: ConnectionGuard,
     _permit: Option<OwnedSemaphorePermit>,
 }
@@ -123,29 +106,11 @@ impl MessageStream {
     /// Waits for the next message that clients see, once the client has taken the last one. Not
     /// cancel-safe.
     async fn next(&mut self) -> Result<StreamMessage, ConversationsError> {
-        self.sending = None;
         loop {
-            let update = self.events.next().await?;
-            let Some(message) = to_message(&self.state, update).await else {
-                continue;
-            };
-            let user = self.caller.user.clone();
-            let is_large = message.data.get().len() >= MIN_LARGE_BYTES;
-            let (Some(id), Some(user), true) = (message.id, user, is_large) else {
-                return Ok(message);
-            };
-            if self.sending.is_some() {
+            let (update, json) = self.updates.next().await?;
+            if let Some(message) = to_message(update, json) {
                 return Ok(message);
             }
-            let permits = &self.state.large_messages_by_user;
-            self.sending = permits.try_acquire(user.clone());
-            if self.sending.is_some() {
-                return Ok(message);
-            }
-            // It is read again, so that a stream that waits holds no event.
-            drop(message);
-            self.events = self.state.conversations.stream(&self.id, id).await?;
-            self.sending = permits.acquire(user).await;
         }
     }
 }
@@ -234,7 +199,8 @@ fn failure(error: &ConversationsError) -> Value {
     json!({"message": error.to_string()})
 }
 
-async fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<StreamMessage> {
+/// Returns what a client receives for an update, with the JSON of its event.
+fn to_message(update: ConversationUpdate, json: Option<Arc<RawValue>>) -> Option<StreamMessage> {
     let live = |kind, data: Value| {
         Some(StreamMessage {
             kind,
@@ -251,11 +217,10 @@ async fn to_message(state: &ServerState, update: ConversationUpdate) -> Option<S
                     ..message
                 });
             }
-            let data = state.client_events.json(&event).await?;
             Some(StreamMessage {
                 kind: "event",
                 id: Some(event.id),
-                data,
+                data: json?,
             })
         }
         ConversationUpdate::Live(LiveUpdate::Output {
