@@ -258,6 +258,41 @@ async fn action_is_interrupted_and_sandbox_replaced_when_it_is_lost() {
 }
 
 #[tokio::test]
+async fn sandbox_and_action_outlast_an_outage() {
+    let fixture = ConversationFixture::new(&json!([bash("hang"), bash("after"), finish()]));
+    let conversation = fixture.start().await;
+    wait_for_action(&conversation).await;
+    fixture.provider.set_outage(true);
+    for _ in 0..2 {
+        // Also after an attempt to continue that comes too early.
+        wait_for_state(&conversation, AgentState::Error).await;
+        let state = conversation.state();
+        assert!(state.lease.is_some() && state.has_pending_actions());
+        conversation.resume(ResumeOptions::default()).unwrap();
+        let starting = conversation.wait_for(|state| state.agent_state != AgentState::Error);
+        starting.await;
+    }
+    wait_for_state(&conversation, AgentState::Error).await;
+    fixture.provider.set_outage(false);
+    conversation.resume(ResumeOptions::default()).unwrap();
+    wait_for_state(&conversation, AgentState::Running).await;
+    conversation.stop().unwrap();
+    wait_for_state(&conversation, AgentState::Stopped).await;
+    conversation.resume(ResumeOptions::default()).unwrap();
+    wait_for_state(&conversation, AgentState::Finished).await;
+    assert_eq!(
+        fixture.action_results(),
+        [result("hang", "hang"), result("after", "after")]
+    );
+    let starts = fixture.provider.start_counts();
+    assert!(starts.values().all(|count| *count == 1), "{starts:?}");
+    conversation
+        .close(SandboxDisposition::Remove)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
 async fn sandbox_lost_while_the_agent_waits_fails_no_action() {
     let fixture = ConversationFixture::new(&json!([bash("one"), finish(), bash("two"), finish()]));
     let conversation = fixture.start().await;

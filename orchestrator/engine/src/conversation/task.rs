@@ -259,7 +259,7 @@ impl Task {
             return Ok(());
         };
         match timeout(SANDBOX_CHECK_TIMEOUT, sandbox.check_connection()).await {
-            Ok(Err(error @ SandboxError::Lost { .. })) => {
+            Ok(Err(error)) if error.ends_connection() => {
                 let lost = self.lose_sandbox(&error);
                 self.handle(lost).await
             }
@@ -307,7 +307,7 @@ impl Task {
                 self.actions.remove(&action)?;
                 let observation = match result {
                     Ok(observation) => observation,
-                    Err(error @ SandboxError::Lost { .. }) => {
+                    Err(error) if error.ends_connection() => {
                         return Some(self.lose_sandbox(&error));
                     }
                     // It was cancelled, but its result is unknown.
@@ -322,7 +322,7 @@ impl Task {
                 self.actions.remove(&action)?;
                 let result = match result {
                     Ok(result) => result,
-                    Err(error @ SandboxError::Lost { .. }) => {
+                    Err(error) if error.ends_connection() => {
                         return Some(self.lose_sandbox(&error));
                     }
                     Err(error) => DraftResult::failed(error.to_string()),

@@ -34,6 +34,13 @@ pub enum SandboxError {
         /// The cause.
         detail: String,
     },
+    /// The sandbox cannot be reached, and may still exist with what runs in it, as during an outage
+    /// of the network or of its runtime. It can be attached to later.
+    #[error("the sandbox cannot be reached, and may still be running: {detail}")]
+    Unreachable {
+        /// The cause.
+        detail: String,
+    },
     /// The sandbox exists but is paused. It does not respond until it is resumed.
     #[error("the sandbox is paused: {detail}")]
     Paused {
@@ -98,6 +105,11 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
+    /// Whether there is no connection to the sandbox any more.
+    pub(crate) fn ends_connection(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::Unreachable { .. })
+    }
+
     /// Builds a [`Self::Host`].
     pub fn host(
         operation: &'static str,

@@ -119,6 +119,9 @@ pub(super) fn redact_error(redactor: &Redactor, error: SandboxError) -> SandboxE
         SandboxError::Lost { detail } => SandboxError::Lost {
             detail: text(detail),
         },
+        SandboxError::Unreachable { detail } => SandboxError::Unreachable {
+            detail: text(detail),
+        },
         SandboxError::Refused { detail } => SandboxError::Refused {
             detail: text(detail),
         },

@@ -12,6 +12,7 @@ use protocol::sandbox_api::{
     ActionRequest, FileKind, FileList, FileMode, FileStatus, SandboxAction,
 };
 use protocol::{ActionId, ConversationId, IdError, Observation, ObservationKind, SandboxId};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +47,7 @@ pub struct ScriptedProvider {
     machines: Arc<Mutex<BTreeMap<SandboxId, Arc<Machine>>>>,
     boot_count: Arc<AtomicU64>,
     start_counts: StartCounts,
+    has_outage: Arc<watch::Sender<bool>>,
 }
 
 /// The number of starts of each action.
@@ -65,6 +67,7 @@ struct Machine {
 pub struct ScriptedSandbox {
     script: Arc<ActionScript>,
     machine: Arc<Machine>,
+    has_outage: Arc<watch::Sender<bool>>,
 }
 
 impl ScriptedProvider {
@@ -75,6 +78,7 @@ impl ScriptedProvider {
             machines: Arc::default(),
             boot_count: Arc::default(),
             start_counts: Arc::default(),
+            has_outage: Arc::default(),
         }
     }
 
@@ -82,6 +86,7 @@ impl ScriptedProvider {
         Box::new(ScriptedSandbox {
             script: Arc::clone(&self.script),
             machine,
+            has_outage: Arc::clone(&self.has_outage),
         })
     }
 
@@ -100,6 +105,11 @@ impl ScriptedProvider {
         }
     }
 
+    /// Starts or ends an outage, in which no sandbox can be reached. All continue to run.
+    pub fn set_outage(&self, has_outage: bool) {
+        self.has_outage.send_replace(has_outage);
+    }
+
     /// Returns the number of existing sandboxes.
     pub fn sandbox_count(&self) -> usize {
         lock(&self.machines).len()
@@ -108,6 +118,12 @@ impl ScriptedProvider {
     /// Returns the number of sandboxes on which each action was started. More than 1 is an error.
     pub fn start_counts(&self) -> BTreeMap<ActionId, u32> {
         lock(&self.start_counts).clone()
+    }
+}
+
+fn unreachable() -> SandboxError {
+    SandboxError::Unreachable {
+        detail: "the network is down".into(),
     }
 }
 
@@ -163,6 +179,9 @@ impl SandboxProvider for ScriptedProvider {
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
+        if *self.has_outage.borrow() {
+            return Err(unreachable());
+        }
         let machine = lock(&self.machines).get(&lease.sandbox_id).cloned();
         match machine {
             Some(machine) if machine.lease == *lease => Ok(self.connect(machine)),
@@ -272,8 +291,10 @@ impl Sandbox for ScriptedSandbox {
                 }
             }
         };
+        let mut outage = self.has_outage.subscribe();
         tokio::select! {
             biased;
+            _ = outage.wait_for(|has_outage| *has_outage) => Err(unreachable()),
             () = self.machine.lost.cancelled() => Err(SandboxError::Lost { detail: "the machine died".into() }),
             observation = completion => Ok(observation),
         }

@@ -22,13 +22,20 @@ const MAX_BACKOFF: Duration = Duration::from_millis(500);
 /// minute to restart.
 const UNKNOWN_STATE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long an attempt lasts that has stalled. A shorter one at the deadline says nothing.
+const MIN_STALL: Duration = Duration::from_secs(1);
+
+/// Maximum time of an attempt. One to an engine that has restarted since would last for ever.
+const MAX_ATTEMPT: Duration = Duration::from_secs(20);
+
 /// Whether a server that is paused, or whose state is unknown, is awaited beyond the timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DialPolicy {
-    /// It is not: the server has not responded yet.
-    FirstConnection,
-    /// It is: without a limit while the server is paused, and for [`UNKNOWN_STATE_TIMEOUT`] while
-    /// its state is unknown.
+    /// It is not: the server was just started.
+    Start,
+    /// For [`UNKNOWN_STATE_TIMEOUT`] while its state is unknown.
+    Attach,
+    /// Also without a limit while the server is paused.
     Reconnect,
 }
 
@@ -60,6 +67,9 @@ pub(super) enum DialError {
     /// The server is certainly gone.
     #[error("{0}")]
     Gone(String),
+    /// The server may run, and a retry cannot succeed.
+    #[error("{0}")]
+    Unreachable(String),
     /// The server has restarted.
     #[error("its server has restarted: its boot id is {found}, that of the lease {expected}")]
     Restarted { expected: BootId, found: BootId },
@@ -67,11 +77,14 @@ pub(super) enum DialError {
     #[error("{0}")]
     Refused(String),
     /// No attempt succeeded in time.
-    #[error("no connection within {} s, {attempts} attempts: {last}", .timeout.as_secs_f32())]
+    #[error("no connection within {} s, {attempts} attempts: {last}", .waited.as_secs_f32())]
     Timeout {
-        timeout: Duration,
+        waited: Duration,
         attempts: u32,
         last: String,
+        /// Whether the server may still run: it is paused, its state is unknown, or the last
+        /// attempt stalled.
+        may_run: bool,
     },
 }
 
@@ -88,7 +101,7 @@ impl Dialer {
         self.pauses.clone()
     }
 
-    /// How long the server may be unreachable before it counts as lost.
+    /// How long the server may be unreachable.
     pub(super) fn reconnect_timeout(&self) -> Duration {
         self.connector.reconnect_timeout()
     }
@@ -102,48 +115,44 @@ impl Dialer {
         policy: DialPolicy,
     ) -> Result<(Connection, ServerInfo), DialError> {
         let started = Instant::now();
-        let mut deadline = started + timeout;
+        let (mut awaited_since, mut deadline) = (started, started + timeout);
         let mut backoff = MIN_BACKOFF;
         let mut last = String::from("the server does not respond");
-        let (mut attempts, mut is_unknown) = (0, false);
-        let may_be_unknown =
-            || policy == DialPolicy::Reconnect && started.elapsed() < UNKNOWN_STATE_TIMEOUT;
+        let (mut attempts, mut may_run) = (0, false);
         loop {
             attempts += 1;
-            match timeout_at(deadline, self.attempt(expected)).await {
+            let attempted = Instant::now();
+            let limit = deadline.min(attempted + MAX_ATTEMPT);
+            match timeout_at(limit, self.attempt(expected)).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(Failure::Permanent(error))) => return Err(error),
-                Ok(Err(Failure::Transient(reason))) => (last, is_unknown) = (reason, false),
+                Ok(Err(Failure::Transient(reason))) => {
+                    if may_run {
+                        deadline = deadline.min(Instant::now() + timeout);
+                    }
+                    (last, may_run) = (reason, false);
+                }
                 Ok(Err(Failure::Paused(reason))) => {
-                    (last, is_unknown) = (reason, false);
-                    if policy == DialPolicy::Reconnect {
-                        self.pauses.record_pause();
-                        deadline = Instant::now() + timeout;
+                    if policy != DialPolicy::Reconnect {
+                        return Err(DialError::Unreachable(reason));
                     }
+                    self.pauses.record_pause();
+                    awaited_since = Instant::now();
+                    deadline = awaited_since + timeout;
+                    (last, may_run) = (reason, true);
                 }
-                Ok(Err(Failure::Unknown(reason))) => {
-                    (last, is_unknown) = (reason, true);
-                    if may_be_unknown() {
-                        deadline = Instant::now() + timeout;
-                    }
-                }
-                // An engine that restarts accepts connections before it responds.
-                Err(_elapsed) if is_unknown && may_be_unknown() => {
-                    deadline = Instant::now() + timeout;
-                }
-                Err(_elapsed) => {
-                    return Err(DialError::Timeout {
-                        timeout,
-                        attempts,
-                        last,
-                    });
-                }
+                Ok(Err(Failure::Unknown(reason))) => (last, may_run) = (reason, true),
+                Err(_elapsed) => may_run |= attempted.elapsed() >= MIN_STALL,
+            }
+            if may_run && policy != DialPolicy::Start {
+                deadline = deadline.max(awaited_since + UNKNOWN_STATE_TIMEOUT);
             }
             if Instant::now() + backoff >= deadline {
                 return Err(DialError::Timeout {
-                    timeout,
+                    waited: started.elapsed(),
                     attempts,
                     last,
+                    may_run,
                 });
             }
             sleep(backoff).await;
@@ -158,10 +167,10 @@ impl Dialer {
         let stream = self.connector.connect().await?;
         let connection = Connection::handshake(stream, self.connector.url())
             .await
-            .map_err(Failure::transient)?;
+            .map_err(Failure::unknown)?;
         let mut sender = connection
             .sender()
-            .ok_or(Failure::transient("the stream ended immediately"))?;
+            .ok_or_else(|| Failure::unknown("the stream ended immediately"))?;
         let response = request::send(&mut sender, request::info(&self.key)).await?;
         if !response.status().is_success() {
             return Err(request::read_error(response).await.into());
@@ -181,14 +190,15 @@ impl Dialer {
 
 enum Failure {
     Permanent(DialError),
+    /// The server does not respond, according to its host or engine.
     Transient(String),
     Paused(String),
     Unknown(String),
 }
 
 impl Failure {
-    fn transient(reason: impl fmt::Display) -> Self {
-        Self::Transient(reason.to_string())
+    fn unknown(reason: impl fmt::Display) -> Self {
+        Self::Unknown(reason.to_string())
     }
 }
 
@@ -196,16 +206,17 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match error {
             ConnectError::Gone(detail) => Self::Permanent(DialError::Gone(detail)),
+            ConnectError::Unreachable(detail) => Self::Permanent(DialError::Unreachable(detail)),
             ConnectError::Paused(detail) => Self::Paused(detail),
             ConnectError::Unknown(detail) => Self::Unknown(detail),
-            failed @ ConnectError::Failed { .. } => Self::transient(failed),
+            failed @ ConnectError::Failed { .. } => Self::Transient(failed.to_string()),
         }
     }
 }
 
 impl From<TransportError> for Failure {
     fn from(error: TransportError) -> Self {
-        Self::transient(error)
+        Self::unknown(error)
     }
 }
 
@@ -214,18 +225,22 @@ impl From<ErrorResponse> for Failure {
         if error.is_unauthorized() {
             Self::Permanent(DialError::Refused(error.to_string()))
         } else {
-            Self::transient(error)
+            Self::unknown(error)
         }
     }
 }
 
 impl From<DialError> for SandboxError {
     fn from(error: DialError) -> Self {
+        let detail = error.to_string();
         match error {
-            DialError::Refused(detail) => Self::Refused { detail },
-            other => Self::Lost {
-                detail: other.to_string(),
-            },
+            DialError::Refused(_) => Self::Refused { detail },
+            DialError::Unreachable(_) | DialError::Timeout { may_run: true, .. } => {
+                Self::Unreachable { detail }
+            }
+            DialError::Gone(_) | DialError::Restarted { .. } | DialError::Timeout { .. } => {
+                Self::Lost { detail }
+            }
         }
     }
 }

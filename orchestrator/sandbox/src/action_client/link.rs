@@ -101,10 +101,7 @@ impl LinkTask {
             Ok(dialed) => dialed,
             Err(_) => {
                 // An error, because the program's users see these, and wait.
-                tracing::error!(
-                    "no connection to the sandbox: trying again for up to {} s",
-                    limit.as_secs_f32()
-                );
+                tracing::error!("no connection to the sandbox: trying again");
                 dialing.await
             }
         };

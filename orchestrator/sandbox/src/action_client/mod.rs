@@ -20,7 +20,6 @@ mod transfer;
 mod tunnel;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -94,9 +93,8 @@ impl OpenStream for ConnectorStreams {
                 source,
             },
             ConnectError::Paused(detail) => SandboxError::Paused { detail },
-            ConnectError::Unknown(detail) => {
-                let source = io::Error::new(io::ErrorKind::NotConnected, detail);
-                SandboxError::host("connect to", "the action server", source)
+            ConnectError::Unknown(detail) | ConnectError::Unreachable(detail) => {
+                SandboxError::Unreachable { detail }
             }
         })
     }
@@ -116,7 +114,7 @@ pub(crate) struct ActionClient {
 impl ActionClient {
     /// Connects to a server that was just started.
     pub(crate) async fn connect(address: Address, timeout: Duration) -> Result<Self, SandboxError> {
-        Self::dial(address, None, timeout)
+        Self::dial(address, None, timeout, DialPolicy::Start)
             .await
             .map_err(|error| match error {
                 DialError::Refused(detail) => SandboxError::Refused { detail },
@@ -133,14 +131,7 @@ impl ActionClient {
         boot_id: Option<&BootId>,
     ) -> Result<Self, SandboxError> {
         let timeout = address.connector.reconnect_timeout();
-        Self::dial(address, boot_id, timeout)
-            .await
-            .map_err(|error| match error {
-                DialError::Refused(detail) => SandboxError::Refused { detail },
-                other => SandboxError::Lost {
-                    detail: other.to_string(),
-                },
-            })
+        Ok(Self::dial(address, boot_id, timeout, DialPolicy::Attach).await?)
     }
 
     /// Whether the server responds.
@@ -170,13 +161,12 @@ impl ActionClient {
         address: Address,
         boot_id: Option<&BootId>,
         timeout: Duration,
+        policy: DialPolicy,
     ) -> Result<Self, DialError> {
         let key = secret_header(&address.key)
             .ok_or_else(|| DialError::Refused("the key cannot be sent in a header".into()))?;
         let dialer = Arc::new(Dialer::new(address.connector, key.clone()));
-        let (connection, info) = dialer
-            .dial(boot_id, timeout, DialPolicy::FirstConnection)
-            .await?;
+        let (connection, info) = dialer.dial(boot_id, timeout, policy).await?;
         let lease = SandboxLeased {
             runtime: address.runtime.to_owned(),
             sandbox_id: address.sandbox,

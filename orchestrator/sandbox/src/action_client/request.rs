@@ -211,7 +211,7 @@ pub(super) async fn send_with_retries(
             Err(error) => last_error = error.to_string(),
         }
     }
-    Err(SandboxError::Lost {
+    Err(SandboxError::Unreachable {
         detail: format!("its connection broke {MAX_ATTEMPTS} times in a row: {last_error}"),
     })
 }

@@ -26,8 +26,8 @@ pub(crate) trait Connector: Send + Sync + 'static {
         None
     }
 
-    /// How long a server may be unreachable before it counts as lost. Longer over a network. By
-    /// default less than 5 s, within which a killed server must be reported as lost.
+    /// How long attempts may fail. Longer over a network. By default less than 5 s, within which a
+    /// killed server must be reported as lost.
     fn reconnect_timeout(&self) -> Duration {
         Duration::from_millis(3500)
     }
@@ -39,14 +39,17 @@ pub(crate) enum ConnectError {
     /// The server is certainly gone. A retry cannot succeed.
     #[error("{0}")]
     Gone(String),
+    /// The server may run, and a retry cannot succeed until the user changes something.
+    #[error("{0}")]
+    Unreachable(String),
     /// The server is paused. It cannot respond until it is resumed.
     #[error("{0}")]
     Paused(String),
-    /// The state of the server is unknown, because its engine does not respond. The engine may be
+    /// The state of the server is unknown, because its engine or host does not respond. It may be
     /// restarting.
     #[error("{0}")]
     Unknown(String),
-    /// A retry may succeed.
+    /// The host or engine responds, and the server does not. A retry may succeed.
     #[error("cannot {operation} {subject}: {source}")]
     Failed {
         operation: &'static str,

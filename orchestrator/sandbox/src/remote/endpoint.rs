@@ -73,11 +73,7 @@ impl From<OpenError> for SandboxError {
 
 impl From<OpenError> for ConnectError {
     fn from(error: OpenError) -> Self {
-        Self::Failed {
-            operation: "open",
-            subject: "a stream".into(),
-            source: io::Error::other(error),
-        }
+        Self::Unknown(error.to_string())
     }
 }
 

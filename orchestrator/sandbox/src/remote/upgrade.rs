@@ -53,6 +53,13 @@ impl UpgradeConnector {
         request
     }
 
+    fn unknown(&self, reason: impl std::fmt::Display) -> ConnectError {
+        ConnectError::Unknown(format!(
+            "cannot open a stream at {}: {reason}",
+            self.endpoint.url
+        ))
+    }
+
     fn failed(&self, reason: impl std::fmt::Display) -> ConnectError {
         let subject = format!("a stream at {}", self.endpoint.url);
         ConnectError::Failed {
@@ -67,14 +74,15 @@ impl UpgradeConnector {
 impl Connector for UpgradeConnector {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
         let stream = self.endpoint.open(Protocol::Http1).await?;
+        let unknown = |error: hyper::Error| self.unknown(format_chain(&error));
         let (mut requests, driver) = hyper::client::conn::http1::Builder::new()
             .max_headers(api::MAX_HEADERS)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|error| self.failed(format_chain(&error)))?;
+            .map_err(unknown)?;
         let mut driver = std::pin::pin!(driver.with_upgrades().fuse());
         let response = drive(requests.send_request(self.request()), &mut driver).await;
-        let response = response.map_err(|error| self.failed(format_chain(&error)))?;
+        let response = response.map_err(unknown)?;
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let error = drive(api::read_error(response), &mut driver).await;
             return Err(match error.code {
@@ -82,13 +90,13 @@ impl Connector for UpgradeConnector {
                     ConnectError::Gone(error.to_string())
                 }
                 ApiErrorCode::Paused => ConnectError::Paused(error.to_string()),
-                _ => self.failed(error),
+                // The runtime responds, and the server does not.
+                ApiErrorCode::Unavailable => self.failed(error),
+                _ => self.unknown(error),
             });
         }
         let upgraded = drive(hyper::upgrade::on(response), &mut driver).await;
-        Ok(Box::new(TokioIo::new(
-            upgraded.map_err(|error| self.failed(format_chain(&error)))?,
-        )))
+        Ok(Box::new(TokioIo::new(upgraded.map_err(unknown)?)))
     }
 
     /// A sandbox host may restart while its sandboxes continue.

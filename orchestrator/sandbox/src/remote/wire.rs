@@ -259,6 +259,8 @@ pub(crate) enum ApiErrorCode {
     Unsupported,
     /// The runtime does not respond, or fails. 502, 503; can be retried.
     Unavailable,
+    /// The sandbox does not respond, and may still run. 503, 504; can be retried.
+    Unreachable,
     /// Missing, or unknown to this version.
     #[default]
     #[serde(other)]

@@ -59,7 +59,7 @@ impl HostError {
             Self::QuotaOfKey(_) => (StatusCode::TOO_MANY_REQUESTS, Code::QuotaOfKey),
             Self::QuotaOfAll(_) => (StatusCode::TOO_MANY_REQUESTS, Code::QuotaOfAll),
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, Code::Busy),
-            Self::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, Code::Unavailable),
+            Self::Timeout { .. } => (StatusCode::GATEWAY_TIMEOUT, Code::Unreachable),
             Self::BadGateway(_) => (StatusCode::BAD_GATEWAY, Code::Unavailable),
             Self::Sandbox(error) => match error {
                 SandboxError::RuntimeUnavailable { .. } => {
@@ -71,6 +71,9 @@ impl HostError {
                 SandboxError::Start { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::StartFailed),
                 SandboxError::Invalid { .. } => (StatusCode::UNPROCESSABLE_ENTITY, Code::Invalid),
                 SandboxError::Lost { .. } => (StatusCode::GONE, Code::Lost),
+                SandboxError::Unreachable { .. } => {
+                    (StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable)
+                }
                 // V0's client resumes the sandbox on this status, and retries.
                 SandboxError::Paused { .. } => (StatusCode::SERVICE_UNAVAILABLE, Code::Paused),
                 SandboxError::Unsupported { .. } => {

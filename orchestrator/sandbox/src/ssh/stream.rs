@@ -56,20 +56,13 @@ impl SshStream {
             .identity()
             .await
             .map_err(self.failed(OPERATION))?;
-        let connection = self
-            .shared
-            .open_dedicated()
-            .await
-            .map_err(self.failed(OPERATION))?;
+        let connection = self.shared.open_dedicated().await.map_err(unknown)?;
         let command = format!(
             "{DIAL} {} {}",
             shell_quote(&identity.file),
             shell_quote(&self.socket)
         );
-        let mut stream = connection
-            .exec_stream(command)
-            .await
-            .map_err(self.failed(OPERATION))?;
+        let mut stream = connection.exec_stream(command).await.map_err(unknown)?;
         expect_greeting(&mut stream)
             .await
             .map_err(self.failed(OPERATION))?;
@@ -77,30 +70,30 @@ impl SshStream {
     }
 }
 
+/// The host does not respond. Otherwise it says whether the server runs.
+fn unknown(error: impl std::fmt::Display) -> ConnectError {
+    ConnectError::Unknown(error.to_string())
+}
+
 #[async_trait]
 impl Connector for SshStream {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
-        const OPERATION: &str = "reach";
         let connection = self.shared.get().await.map_err(|error| match error {
-            SshError::Permanent(reason) => ConnectError::Gone(reason),
-            other => self.failed(OPERATION)(other),
+            SshError::Permanent(reason) => ConnectError::Unreachable(reason),
+            other => unknown(other),
         })?;
         if !self.refuses_sockets.load(Ordering::Relaxed) {
             match connection.socket(&self.socket).await {
                 Ok(stream) => return Ok(Box::new(stream)),
                 Err(SshError::ChannelRefused { .. }) => {}
-                Err(error) => return Err(self.failed(OPERATION)(error)),
+                Err(error) => return Err(unknown(error)),
             }
         }
         let remote_host = RemoteHost {
             connection,
             owner: Arc::clone(&self.owner),
         };
-        match remote_host
-            .state(&self.sandbox)
-            .await
-            .map_err(self.failed(OPERATION))?
-        {
+        match remote_host.state(&self.sandbox).await.map_err(unknown)? {
             State::Running { .. } => {}
             State::Ended => {
                 return Err(ConnectError::Gone(format!(

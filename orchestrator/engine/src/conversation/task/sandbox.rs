@@ -170,7 +170,7 @@ impl Task {
                 never = cancel_on_request(sandbox.as_ref(), &id, &cancel, cancelled_at) => match never {},
             };
             if let Err(error) = &result
-                && !matches!(error, SandboxError::Lost { .. })
+                && !error.ends_connection()
                 && let Err(error) = sandbox.cancel(&id).await
             {
                 tracing::warn!(action = %id, %error, "cannot cancel an action whose connection failed");

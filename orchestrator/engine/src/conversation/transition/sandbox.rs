@@ -233,7 +233,7 @@ impl Transition {
 /// Notice for agents whose sandbox was replaced. Not an error: V0's page would show it in red.
 fn replacement_notice() -> Observation {
     let text = "The sandbox was replaced by a new one: the previous shell, processes, Python variables and browser pages are \
-                gone, and so may be files outside of the workspace.";
+                gone, and so may be files, also of the workspace.";
     Observation::new(text, SuccessObservation {})
 }
 

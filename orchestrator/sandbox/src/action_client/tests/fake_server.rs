@@ -36,6 +36,8 @@ pub(super) enum Act {
     CutAndPause(usize),
     /// Also has an unknown state for this number of attempts to connect.
     CutAndBecomeUnknown(usize),
+    /// Also does not react to this number of attempts to connect.
+    CutAndStall(usize),
 }
 
 impl Act {
@@ -84,6 +86,7 @@ struct State {
     connections: usize,
     paused: usize,
     unknown: usize,
+    stalled: usize,
 }
 
 impl FakeServer {
@@ -94,6 +97,7 @@ impl FakeServer {
             connections: 0,
             paused: 0,
             unknown: 0,
+            stalled: 0,
         })))
     }
 
@@ -151,6 +155,7 @@ impl FakeServer {
             Act::CutForever => state.boot_id = None,
             Act::CutAndPause(attempts) => state.paused = attempts,
             Act::CutAndBecomeUnknown(attempts) => state.unknown = attempts,
+            Act::CutAndStall(attempts) => state.stalled = attempts,
         }
         cut.cancel();
         respond(500, Vec::new())
@@ -160,6 +165,15 @@ impl FakeServer {
 #[async_trait]
 impl Connector for FakeServer {
     async fn connect(&self) -> Result<Box<dyn ByteStream>, ConnectError> {
+        let is_stalled = {
+            let mut state = self.0.lock().unwrap();
+            let is_stalled = state.stalled > 0;
+            state.stalled -= usize::from(is_stalled);
+            is_stalled
+        };
+        if is_stalled {
+            std::future::pending::<()>().await;
+        }
         {
             let mut state = self.0.lock().unwrap();
             if state.boot_id.is_none() {

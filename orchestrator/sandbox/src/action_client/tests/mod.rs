@@ -164,29 +164,40 @@ async fn all_calls_fail_within_five_seconds_when_server_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_is_not_lost_when_paused_or_of_unknown_state() {
+async fn server_is_awaited_when_paused_or_of_unknown_state() {
     // At half a second an attempt: five minutes, and most of one.
-    for act in [Act::CutAndPause(600), Act::CutAndBecomeUnknown(100)] {
+    for act in [
+        Act::CutAndPause(600),
+        Act::CutAndBecomeUnknown(100),
+        Act::CutAndStall(3),
+    ] {
         let server = FakeServer::new("boot-1")
             .on("POST /v1/actions/c.1?after=0", act)
             .on("GET /v1/actions/c.1?after=0", Act::frames(&[completion()]));
         let (result, _) = execute(&client(&server).await).await;
         assert_eq!(result.unwrap(), done());
     }
-    let server = FakeServer::new("boot-1").on(
-        "POST /v1/actions/c.1?after=0",
-        Act::CutAndBecomeUnknown(200),
-    );
-    let (started, (result, _)) = (Instant::now(), execute(&client(&server).await).await);
-    assert!(
-        matches!(result, Err(SandboxError::Lost { .. })),
-        "{result:?}"
-    );
-    assert!(
-        started.elapsed() < Duration::from_secs(70),
-        "{:?}",
-        started.elapsed()
-    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn server_of_unknown_state_is_not_lost() {
+    for act in [Act::CutAndBecomeUnknown(600), Act::CutAndStall(100)] {
+        let server = FakeServer::new("boot-1").on("POST /v1/actions/c.1?after=0", act);
+        let client = client(&server).await;
+        let (started, (result, _)) = (Instant::now(), execute(&client).await);
+        let attached = ActionClient::reconnect(address(&server), None).await;
+        for error in [result.unwrap_err(), attached.err().unwrap()] {
+            assert!(
+                matches!(error, SandboxError::Unreachable { .. }),
+                "{error:?}"
+            );
+        }
+        assert!(
+            started.elapsed() < Duration::from_secs(140),
+            "{:?}",
+            started.elapsed()
+        );
+    }
 }
 
 #[tokio::test(start_paused = true)]
