@@ -17,7 +17,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("engine", &["protocol"]),
     ("accounts", &["protocol"]),
     ("browser", &["engine", "protocol"]),
-    ("git_providers", &["protocol"]),
+    ("git_providers", &["protocol", "tls"]),
     ("tls", &[]),
     ("llm", &["engine", "protocol", "tls"]),
     ("mcp", &["engine", "protocol", "tls"]),

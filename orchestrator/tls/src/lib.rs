@@ -1,9 +1,10 @@
 //! TLS configuration of all clients and of the server: rustls on ring, with the machine's root
-//! certificates.
+//! certificates; and threads for connections to servers that users choose.
 //!
 //! HTTP clients' default configuration fails on a machine without certificates, even for plain
 //! HTTP. No process-wide crypto provider is installed.
 
+mod foreign;
 mod server_certificate;
 
 use std::io;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use rustls::crypto::ring;
 use rustls::{ClientConfig, Error, InvalidMessage, RootCertStore};
 
+pub use foreign::foreign;
 pub use server_certificate::{CertificateError, CertificateFiles, ServerCertificate, server};
 
 /// Loads the machine's root certificates. Not an error if there are none: TLS handshakes fail then.

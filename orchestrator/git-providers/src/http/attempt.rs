@@ -28,7 +28,9 @@ pub(super) async fn send(
     request: RequestBuilder,
     credentials: &Credentials,
 ) -> Result<RawResponse, RequestError> {
-    let response = request.send().await.map_err(connection_error)?;
+    let response = tls::foreign(request.send())
+        .await
+        .map_err(connection_error)?;
     let (status, headers) = (response.status(), response.headers().clone());
     tracing::debug!(host = response.url().host_str(), %status, "received a response");
     // Azure DevOps sends 203 and a sign-in page instead of 401.

@@ -78,8 +78,7 @@ impl AnalyzerService {
                 .body(body),
             None => request,
         };
-        let response = request
-            .send()
+        let response = tls::foreign(request.send())
             .await
             .map_err(|source| error_with_source("cannot be reached", source.without_url()))?;
         let status = response.status();

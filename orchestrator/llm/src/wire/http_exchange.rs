@@ -121,7 +121,7 @@ impl HttpExchange {
             .build()
             .map_err(|error| self.failures.classify_send_error(error))?;
         self.check_size(&request)?;
-        let sending = self.client.execute(request);
+        let sending = tls::foreign(self.client.execute(request));
         let limit = self.timeouts.headers;
         let detail = format!("no headers within {limit:?}");
         let timed_out = |_| self.failures.new_failure(LlmErrorKind::Timeout, &detail);

@@ -55,7 +55,7 @@ impl StreamableHttpClient for BoundedClient {
         if let Some(key) = key {
             request = request.bearer_auth(key);
         }
-        let response = request.json(&message).send().await?;
+        let response = tls::foreign(request.json(&message).send()).await?;
         let awaits_response = matches!(message, ClientJsonRpcMessage::Request(_));
         read_response(response, awaits_response, has_session).await
     }
@@ -67,7 +67,7 @@ impl StreamableHttpClient for BoundedClient {
         key: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), HttpError> {
-        self.0.delete_session(uri, session, key, headers).await
+        tls::foreign(self.0.delete_session(uri, session, key, headers)).await
     }
 
     async fn get_stream(
@@ -88,7 +88,7 @@ impl StreamableHttpClient for BoundedClient {
             max,
         );
         let is_small = |event: &Result<Sse, SseError>| ready(event.as_ref().map_or(true, is_small));
-        Ok(events.await?.take_while(is_small).boxed())
+        Ok(tls::foreign(events).await?.take_while(is_small).boxed())
     }
 }
 

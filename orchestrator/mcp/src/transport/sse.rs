@@ -54,13 +54,12 @@ pub(super) struct SseTransport {
 
 pub(super) async fn connect(remote: &Remote) -> Result<SseTransport, SseError> {
     let client = http::client(remote)?;
-    let response = client
+    let request = client
         .get(remote.url.clone())
-        .header("accept", "text/event-stream")
-        .send()
-        .await;
-    let response =
-        response.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
+        .header("accept", "text/event-stream");
+    let response = tls::foreign(request.send())
+        .await
+        .map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
     if !response.status().is_success() {
         return Err(SseError::Refused(response.status()));
     }
@@ -125,7 +124,8 @@ impl Transport<RoleClient> for SseTransport {
     ) -> impl Future<Output = Result<(), SseError>> + Send + 'static {
         let (client, endpoint) = (self.client.clone(), Arc::clone(&self.endpoint));
         async move {
-            let sent = client.post((*endpoint).clone()).json(&message).send().await;
+            let request = client.post((*endpoint).clone()).json(&message);
+            let sent = tls::foreign(request.send()).await;
             let response =
                 sent.map_err(|error| SseError::Unreachable(format_chain(&error.without_url())))?;
             if response.status().is_success() {

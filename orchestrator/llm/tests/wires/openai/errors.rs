@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use engine::llm::{AssistantMessage, ChatMessage, Llm as _, LlmErrorKind, LlmProgress};
-use llm::ProviderLlm;
+use llm::{LlmConfig, ProviderLlm};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -182,6 +182,39 @@ async fn request_is_not_sent_when_it_is_large_without_tokens() {
         let expected = (!is_sent).then_some(LlmErrorKind::ContextWindowExceeded);
         assert_eq!((kind, server.requests()), (expected, usize::from(is_sent)));
     }
+}
+
+/// The test has one thread, which the connection would occupy.
+#[tokio::test]
+async fn interim_responses_without_an_end_delay_no_other_task() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        std::io::Read::read(&mut client, &mut [0; 1 << 10]).unwrap();
+        let interim = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+        // Until the client closes the connection.
+        while std::io::Write::write_all(&mut client, interim.as_bytes()).is_ok() {}
+    });
+    let mut config = LlmConfig {
+        base_url: Some(url),
+        ..LlmConfig::new("openai/gpt-4o")
+    };
+    config.timeouts.headers = Duration::from_secs(2);
+    config.retry.num_retries = 1;
+    let mut ticks = 0;
+    let ticking = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            ticks += 1;
+        }
+    };
+    let result = tokio::select! {
+        result = complete(&config) => result,
+        () = ticking => unreachable!(),
+    };
+    assert_eq!(result.unwrap_err().kind, LlmErrorKind::Timeout);
+    assert!(ticks > 20, "{ticks}");
 }
 
 #[tokio::test]
