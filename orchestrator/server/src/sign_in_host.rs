@@ -3,7 +3,9 @@
 //! Browsers ignore ports when they send cookies. With a session at `localhost` or `127.0.0.1`, each
 //! program that listens there would get it, such as a development server that an agent has written.
 //! Sessions of connections without TLS thus exist only at a name of their own, which browsers
-//! resolve to their machine. Requests with a key need no such name.
+//! resolve to their machine. A program that listens on the machine can still send its visitors to
+//! that name at its own port; `glovebox sandbox port` refuses such requests. Requests with a key
+//! need no such name.
 
 use std::sync::Arc;
 

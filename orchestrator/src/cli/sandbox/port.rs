@@ -1,6 +1,8 @@
 //! `glovebox sandbox port`: forwards ports of this machine to ports inside, through the connection
 //! to the action server.
 
+mod host_guard;
+
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -9,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use engine::sandbox::{Sandbox, SandboxError, StreamTarget};
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -19,6 +21,7 @@ use crate::cli::interrupts::Interrupts;
 use crate::cli::{print, table};
 use crate::config::Overrides;
 use crate::exit::Exit;
+use host_guard::{HostGuard, MISDIRECTED};
 
 /// Maximum number of concurrent connections, below the action server's limit of tunnels. A web page
 /// opens a dozen. More wait in the backlog of the socket.
@@ -146,6 +149,7 @@ fn browser_host(sandbox: &str) -> String {
 /// Forwards until the sandbox is lost, which is an error.
 async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyhow::Result<Exit> {
     let name = arguments.sandbox.name.conversation().to_string();
+    let browser_host: Arc<str> = browser_host(&name).into();
     let mut listeners = Vec::new();
     for Forward { host, sandbox } in &arguments.ports {
         let listener = TcpListener::bind(host)
@@ -171,14 +175,13 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
         print::line(&address.to_string())?;
         if address.ip().is_loopback() {
             print::note(&format!(
-                "in a browser: http://{}:{}\n",
-                browser_host(&name),
+                "in a browser: http://{browser_host}:{}\n",
                 address.port()
             ));
         }
         serving.spawn(serve(
             Arc::clone(sandbox),
-            inside,
+            (inside, Arc::clone(&browser_host)),
             listener,
             Arc::clone(&permits),
         ));
@@ -191,7 +194,7 @@ async fn forward(sandbox: &Arc<dyn Sandbox>, arguments: &PortArguments) -> anyho
 
 async fn serve(
     sandbox: Arc<dyn Sandbox>,
-    inside: u16,
+    (inside, browser_host): (u16, Arc<str>),
     listener: TcpListener,
     permits: Arc<Semaphore>,
 ) -> anyhow::Result<Exit> {
@@ -210,10 +213,10 @@ async fn serve(
                 Some(result) = connections.join_next() => result.context("cannot forward a connection")??,
             }
         };
-        let sandbox = Arc::clone(&sandbox);
+        let (sandbox, browser_host) = (Arc::clone(&sandbox), Arc::clone(&browser_host));
         connections.spawn(async move {
             let _permit = permit;
-            forward_connection(sandbox.as_ref(), inside, connection).await
+            forward_connection(sandbox.as_ref(), inside, connection, &browser_host).await
         });
     }
 }
@@ -223,7 +226,8 @@ async fn serve(
 async fn forward_connection(
     sandbox: &dyn Sandbox,
     inside: u16,
-    mut connection: TcpStream,
+    connection: TcpStream,
+    browser_host: &str,
 ) -> anyhow::Result<()> {
     let mut tunnel = match sandbox.streams()?.open(&StreamTarget::Port(inside)).await {
         Ok(tunnel) => tunnel,
@@ -237,7 +241,11 @@ async fn forward_connection(
     };
     // Either side may close the connection at any time.
     let _ = connection.set_nodelay(true);
+    let mut connection = HostGuard::new(connection, browser_host);
     let _ = copy_bidirectional(&mut connection, &mut tunnel).await;
+    if let Some(mut misdirected) = connection.into_misdirected() {
+        let _ = misdirected.write_all(MISDIRECTED).await;
+    }
     Ok(())
 }
 
