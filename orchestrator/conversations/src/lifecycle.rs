@@ -1,19 +1,21 @@
 //! Starts, resumes, steers and closes the conversations that run in this process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::clock;
 use engine::conversation::{
-    Conversation, Effect, EngineParts, Input, InputKind, ResumeOptions, State, transition,
+    Conversation, Effect, EngineParts, Input, InputKind, ResumeOptions, SandboxConnection, State,
+    transition,
 };
 use engine::replay::Trajectory;
 use engine::title::first_line;
 use protocol::action::MessageAction;
 use protocol::record::{ConversationTitled, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
-use protocol::{ConversationId, Event, EventId, EventSource, Record, UserId};
+use protocol::{AgentState, ConversationId, Event, EventId, EventSource, Record, UserId};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -26,6 +28,9 @@ use crate::{
     FollowOptions, Follower, InitialTask, NewConversation, ResumeRequest, StoredConversation,
     UserDecision, follow, title,
 };
+
+/// Maximum time until a conversation that is opened starts its sandbox.
+const MAX_START_WAIT: Duration = Duration::from_secs(1);
 
 impl Conversations {
     /// Claims the id of a new conversation. Nothing is stored before it is started.
@@ -125,7 +130,7 @@ impl Conversations {
         let options = stored.resume_options(&request, confirmation);
         let awaits_start = stored.awaits_start(&request);
         let has_input = needs_resume
-            || awaits_start
+            || awaits_start && stored.state.agent_state == AgentState::Stopped
             || request.loop_recovery.is_some()
             || request.decision.is_some()
             || request.message.is_some();
@@ -149,6 +154,10 @@ impl Conversations {
         if has_input {
             // Without this, a follower could still see the conversation at rest.
             conversation.wait_for(|now| now.next_id > from).await;
+        } else if awaits_start {
+            // A file that a client uploads at once waits for the sandbox.
+            let is_starting = |now: &State| now.schedule.sandbox != SandboxConnection::Absent;
+            let _ = timeout(MAX_START_WAIT, conversation.wait_for(is_starting)).await;
         }
         let needs_title = stored.state.title.is_none();
         self.register(

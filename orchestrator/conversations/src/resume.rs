@@ -172,11 +172,18 @@ impl StoredConversation {
             || request.more_budget.is_some()
     }
 
-    /// Whether the agent was stopped, and waits for a message once the conversation is opened.
+    /// Whether the agent is at rest, and waits for a message once the conversation is opened.
     pub(crate) fn awaits_start(&self, request: &ResumeRequest) -> bool {
-        request.is_held
-            && self.state.agent_state == AgentState::Stopped
-            && !self.state.has_pending_actions()
+        let is_at_rest = matches!(
+            self.state.agent_state,
+            AgentState::AwaitingUserInput
+                | AgentState::Error
+                | AgentState::Finished
+                | AgentState::Paused
+                | AgentState::Rejected
+                | AgentState::Stopped
+        );
+        request.is_held && is_at_rest && !self.state.has_pending_actions()
     }
 
     pub(crate) fn resume_options(

@@ -392,6 +392,27 @@ async fn incomplete_upload_is_rejected_and_stores_nothing() {
     assert_eq!(workspace.get("list-files", &[]).await.1, json!([]));
 }
 
+/// V0's page opens a conversation when the user looks at it, and loses the message of a file that is
+/// refused.
+#[tokio::test]
+async fn file_is_uploaded_to_a_conversation_that_is_opened_again() {
+    let mut workspace = Workspace::open(Home::new()).await;
+    workspace.server.kill();
+    workspace.server = HostServer::start(
+        &workspace.home,
+        &workspace.home.script(&json!([finish()])),
+        &[],
+    );
+    let start = format!("/api/conversations/{}/start", workspace.id);
+    workspace
+        .server
+        .post(&start, &json!({"providers_set": []}))
+        .await;
+    let (status, body) = workspace.upload(&[("new.txt", b"new")]).await;
+    assert_eq!(status, StatusCode::OK, "{body}");
+    assert_eq!(fs::read(workspace.at("new.txt")).unwrap(), b"new");
+}
+
 #[tokio::test]
 async fn files_before_a_broken_part_are_named() {
     let workspace = Workspace::open(Home::new()).await;
