@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use percent_encoding::percent_decode_str;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{ConversationId, UserId};
 use rustix::fs::{Access, access};
@@ -192,8 +193,7 @@ struct SelectedRepository {
 struct Credentials {
     without: String,
     with: SecretString,
-    /// The secret part: the password, else the user name.
-    secret: SecretString,
+    secrets: Vec<SecretString>,
 }
 
 /// Set-up of a new conversation's workspace. `None` if it needs none.
@@ -269,12 +269,32 @@ pub(crate) fn selects_with_credentials(settings: &WorkspaceSettings) -> bool {
 pub(crate) fn credentials(settings: &WorkspaceSettings) -> Vec<SecretString> {
     let in_url = selected(settings)
         .and_then(|selected| selected.credentials)
-        .map(|own| own.secret);
+        .map(|own| own.secrets);
     settings
         .git_tokens
         .values()
         .cloned()
-        .chain(in_url)
+        .chain(in_url.into_iter().flatten())
+        .collect()
+}
+
+/// Returns the secret parts of `USER[:PASSWORD]`, as in the URL and decoded: the password, and a
+/// user name that is a token.
+fn secrets_of(user: &str) -> Vec<SecretString> {
+    /// No name of a person is as long.
+    const MIN_TOKEN_LENGTH: usize = 20;
+    let (name, password) = user.split_once(':').unwrap_or((user, ""));
+    let is_token = password.is_empty()
+        || password.eq_ignore_ascii_case("x-oauth-basic")
+        || name.len() >= MIN_TOKEN_LENGTH;
+    let parts = [password, if is_token { name } else { "" }];
+    let spellings = parts.into_iter().flat_map(|part| {
+        let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
+        [part.to_owned(), decoded]
+    });
+    spellings
+        .filter(|secret| !secret.is_empty())
+        .map(SecretString::from)
         .collect()
 }
 
@@ -335,17 +355,14 @@ impl SelectedRepository {
                 let without = format!("{scheme}://{host}/");
                 let with = SecretString::from(format!("{scheme}://{user}@{host}/"));
                 let url = format!("{scheme}://{host}{path}");
-                let secret = user
-                    .split_once(':')
-                    .map_or(user, |(_, password)| password)
-                    .into();
+                let secrets = secrets_of(user);
                 Ok(Self {
                     url,
                     branch,
                     credentials: Some(Credentials {
                         without,
                         with,
-                        secret,
+                        secrets,
                     }),
                 })
             }
@@ -376,7 +393,7 @@ impl Credentials {
         Some(Self {
             without: format!("https://{host}/"),
             with,
-            secret: token.clone(),
+            secrets: vec![token.clone()],
         })
     }
 
@@ -600,7 +617,28 @@ mod tests {
             .map(|secret| secret.expose_secret())
             .collect();
         secrets.sort_unstable();
-        assert_eq!(secrets, ["ghp_x", "glpat-x", "hunter2", "u:x"]);
+        assert_eq!(secrets, ["ghp_x", "glpat-x", "hunter2", "hunter2", "u:x"]);
+    }
+
+    #[test]
+    fn secrets_of_a_url_are_found_in_each_spelling() {
+        let token = "ghp_0123456789abcdef0123";
+        for (user, expected) in [
+            ("ada:L%40ng", &["L%40ng", "L@ng"][..]),
+            ("tok", &["tok", "tok"]),
+            (
+                "tok:x-oauth-basic",
+                &["x-oauth-basic", "x-oauth-basic", "tok", "tok"],
+            ),
+            (&format!("{token}:pw"), &["pw", "pw", token, token]),
+        ] {
+            let secrets = secrets_of(user);
+            let secrets: Vec<_> = secrets
+                .iter()
+                .map(|secret| secret.expose_secret())
+                .collect();
+            assert_eq!(secrets, expected, "{user}");
+        }
     }
 
     #[test]

@@ -17,13 +17,16 @@ use crate::config::Config;
 use crate::exit::UsageError;
 use crate::workspace;
 
-/// Minimum length of a redacted API key, in bytes. Local models get words such as `dummy`, which
-/// occur in ordinary text.
+/// Minimum length of the redacted key of a model, in bytes. Local models get words such as `dummy`,
+/// which occur in ordinary text.
 const MIN_KEY_LENGTH: usize = 16;
 
 /// The same for recorded calls. It is lower, because recordings are shared and a redacted word
 /// there harms no conversation.
 const MIN_RECORDED_KEY_LENGTH: usize = 8;
+
+/// The same for all other secrets, which people choose: that of named secrets.
+const MIN_SECRET_LENGTH: usize = 6;
 
 /// Redactor of every secret of the configuration, including API keys.
 pub(crate) fn redactor(config: &Config) -> anyhow::Result<Redactor> {
@@ -77,9 +80,11 @@ impl RedactedSecrets {
             .llms()
             .map(|llm| ("llm.api_key", &llm.provider.api_key));
         let keys = keys
-            .into_iter()
-            .chain(model_keys)
-            .filter_map(|(name, key)| Some((name, key.as_ref()?)));
+            .iter()
+            .filter_map(|(name, key)| Some((*name, key.as_ref()?)));
+        let model_keys = model_keys
+            .filter_map(|(name, key)| Some((name, key.as_ref()?)))
+            .filter(|(_, key)| key.expose_secret().len() >= min_key_length);
         let server_keys = config
             .agents()
             .flat_map(|agent| &agent.mcp.servers)
@@ -89,13 +94,14 @@ impl RedactedSecrets {
         let keys = keys.chain(store_keys);
         let keys = keys.chain(server_keys.map(|key| ("mcp", key)));
         let keys = keys.chain(repository_keys.iter().map(|key| ("repository", key)));
-        let keys = keys.filter(|(_, key)| key.expose_secret().len() >= min_key_length);
+        let keys = keys.filter(|(_, key)| key.expose_secret().len() >= MIN_SECRET_LENGTH);
         let named = config
             .secrets
             .iter()
             .map(|(name, secret)| (name.as_str(), &secret.value));
         Self(
             named
+                .chain(model_keys)
                 .chain(keys)
                 .map(|(name, value)| (name.to_owned(), value.clone()))
                 .collect(),
