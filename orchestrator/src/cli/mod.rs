@@ -432,6 +432,10 @@ async fn resolve_runtime(
     {
         return Err(UsageError(format!("--host is for the runtime ssh, not for {runtime}")).into());
     }
+    if config.runtime == Runtime::Auto && overrides.image.is_some() {
+        // An engine that does not answer must not run the command with other programs.
+        config.runtime = Runtime::Docker;
+    }
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
     warn_about_runtime(&config, overrides);
