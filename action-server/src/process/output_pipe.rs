@@ -61,12 +61,22 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
         }
     }
 
-    /// Reads once. Never completes after the end of the pipe. Cancel-safe.
-    pub(super) async fn read(&mut self) {
+    /// Whether the end of the pipe was read.
+    pub(super) fn is_closed(&self) -> bool {
+        self.pipe.is_none()
+    }
+
+    /// Waits until the readers and the disk accept more output.
+    pub(super) async fn wait_for_room(&self) {
         self.readers
             .wait_for_room(self.stream, self.spool.end())
             .await;
         self.spool.wait_for_room().await;
+    }
+
+    /// Reads once. Never completes after the end of the pipe. Cancel-safe.
+    pub(super) async fn read(&mut self) {
+        self.wait_for_room().await;
         let Some(pipe) = &mut self.pipe else {
             return std::future::pending().await;
         };
@@ -100,8 +110,8 @@ impl<P: AsyncRead + AsFd + Unpin> OutputPipe<P> {
         }
     }
 
-    /// Reads without waiting, at most the capacity of a pipe: all output of a process that has
-    /// exited.
+    /// Reads without waiting, at most the capacity of a pipe: all output that a process has written
+    /// itself before its exit.
     pub(super) fn read_rest(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         let mut buffer = vec![0; READ_BYTES];

@@ -1,6 +1,9 @@
 //! Watches one process: reads its output, waits for its exit, and kills it on request. The task
 //! does not depend on any connection. It ends with the process or the server, and reports exactly
 //! one exit.
+//!
+//! Descendants may write after the process has exited, as in `exec > >(sed …)`. The exit is reported
+//! when they have closed the pipes, or after a grace period: a daemon may never close them.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
@@ -13,6 +16,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 use protocol::sandbox_api::{ExitReason, OutputStream, ProcessExit, ProcessUsage};
 use tokio::process::{Child, ChildStderr, ChildStdout};
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Process;
@@ -21,6 +25,12 @@ use crate::ledger::SpoolUsage;
 use crate::os::children::OwnChild;
 use crate::os::out_of_memory::OomKillCounter;
 use crate::timeouts::sleep_until_timeout;
+
+/// Maximum time without output from descendants until the exit is reported.
+const QUIET_GRACE_PERIOD: Duration = Duration::from_secs(2);
+
+/// Maximum time for all output of descendants until the exit is reported.
+const OUTPUT_GRACE_PERIOD: Duration = Duration::from_secs(10);
 
 /// A process that was just started.
 pub(super) struct WatchedProcess {
@@ -31,7 +41,8 @@ pub(super) struct WatchedProcess {
     pub(super) stop: CancellationToken,
 }
 
-/// Runs until the pipes are closed. Calls `on_exit` when the process has exited.
+/// Runs until the pipes are closed. Calls `on_exit` when the process has exited and its output is
+/// complete.
 pub(super) async fn watch(watched: WatchedProcess, on_exit: impl FnOnce(SpoolUsage)) {
     let WatchedProcess {
         process,
@@ -51,11 +62,14 @@ pub(super) async fn watch(watched: WatchedProcess, on_exit: impl FnOnce(SpoolUsa
     )
     .await;
     exit.out_of_memory = oom_kills.has_increased();
+    process.stdin.close();
+    drop(child);
     // The pipes contain everything that the process has written.
     stdout.read_rest();
     stderr.read_rest();
-    process.stdin.close();
-    drop(child);
+    if exit.reason == ExitReason::Exited {
+        read_from_descendants(&process, &mut stdout, &mut stderr).await;
+    }
     on_exit(process.set_exit(exit));
     drop(process);
     tokio::select! {
@@ -95,6 +109,42 @@ async fn read_until_exit(
         _ = killing.await;
     }
     to_process_exit(status, reason, usage)
+}
+
+/// Reads until all descendants have closed the pipes, or a grace period ends. Returns earlier if the
+/// tree is killed.
+async fn read_from_descendants(
+    process: &Arc<Process>,
+    stdout: &mut OutputPipe<ChildStdout>,
+    stderr: &mut OutputPipe<ChildStderr>,
+) {
+    let reading = async {
+        let mut time_left = OUTPUT_GRACE_PERIOD;
+        while !(time_left.is_zero() || stdout.is_closed() && stderr.is_closed()) {
+            process.notify_progress();
+            // Does not count: a slow reader must not lose output.
+            stdout.wait_for_room().await;
+            stderr.wait_for_room().await;
+            let started = Instant::now();
+            tokio::select! {
+                biased;
+                () = stdout.read() => {}
+                () = stderr.read() => {}
+                () = sleep(QUIET_GRACE_PERIOD.min(time_left)) => return,
+            }
+            time_left = time_left.saturating_sub(started.elapsed());
+        }
+    };
+    tokio::select! {
+        biased;
+        () = process.kill.cancelled() => {}
+        () = reading => return,
+    }
+    let killed = Arc::clone(process);
+    // Fails if the runtime shuts down, which kills all processes.
+    _ = tokio::task::spawn_blocking(move || killed.tree.kill()).await;
+    stdout.read_rest();
+    stderr.read_rest();
 }
 
 /// Converts the exit status of a process.
