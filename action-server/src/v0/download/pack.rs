@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{AccessFlags, access};
 
@@ -77,15 +78,19 @@ impl FileCollector {
                     self.folder(&entry.path(), &format!("{name}/"), depth + 1)?;
                 }
                 Ok(_) => self.file(entry.path(), name)?,
-                Err(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(TransferError::io("inspect", &entry.path(), error)),
             }
         }
         Ok(())
     }
 
     fn file(&mut self, path: PathBuf, name: String) -> Result<(), TransferError> {
-        let Ok(metadata) = fs::metadata(&path) else {
-            return Ok(());
+        let metadata = match fs::metadata(&path) {
+            Ok(metadata) => metadata,
+            // Was removed, or is a link that leads nowhere.
+            Err(error) if is_missing(&error) => return Ok(()),
+            Err(error) => return Err(TransferError::io("inspect", &path, error)),
         };
         if !metadata.is_file() {
             return Ok(());
@@ -105,6 +110,12 @@ impl FileCollector {
         });
         Ok(())
     }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+        || error.raw_os_error() == Some(Errno::ELOOP as i32)
 }
 
 /// Writes all files. One that was removed meanwhile is skipped.
@@ -130,4 +141,37 @@ pub(in crate::v0) fn write(files: &[FileToPack], output: impl Write) -> io::Resu
 
 fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::symlink;
+
+    use nix::unistd::{Uid, setfsuid};
+
+    use super::*;
+
+    #[test]
+    fn find_fails_when_a_file_cannot_be_inspected() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("folder");
+        fs::create_dir(&folder).unwrap();
+        symlink("nowhere", folder.join("link")).unwrap();
+        assert!(find(dir.path()).unwrap().is_empty());
+        fs::remove_file(folder.join("link")).unwrap();
+        fs::write(folder.join("file"), "").unwrap();
+        fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+        // Its names can be listed.
+        fs::set_permissions(&folder, Permissions::from_mode(0o744)).unwrap();
+        let path = dir.path();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Of this thread only. Root may inspect everything.
+                setfsuid(Uid::from_raw(65_534));
+                let is_owner = !nix::unistd::geteuid().is_root();
+                assert_eq!(find(path).is_ok(), is_owner);
+            });
+        });
+    }
 }
