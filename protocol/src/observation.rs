@@ -103,6 +103,18 @@ pub struct RunObservation {
     pub hidden: bool,
 }
 
+/// The start of the notice after a command that was not executed, because the previous one runs. As
+/// in V0, only this notice distinguishes it from a command that runs. The command follows, so that
+/// the end may be truncated.
+pub const NOT_EXECUTED_NOTICE: &str = "\n[Your command \"";
+
+impl RunObservation {
+    /// Whether the command was not executed, because the previous one runs.
+    pub fn is_not_executed(&self) -> bool {
+        self.metadata.exit_code == -1 && self.metadata.suffix.starts_with(NOT_EXECUTED_NOTICE)
+    }
+}
+
 /// The exit status of a command, and the state of its shell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CommandMetadata {

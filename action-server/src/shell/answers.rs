@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use protocol::action::RunAction;
-use protocol::observation::{CommandMetadata, Observation, RunObservation};
+use protocol::observation::{CommandMetadata, NOT_EXECUTED_NOTICE, Observation, RunObservation};
 
 use super::facts::MachineInfo;
 use super::output::FoldedText;
@@ -228,7 +228,7 @@ fn suffix(action: &RunAction, answer: &CommandReport<'_>) -> String {
             )
         }
         CommandOutcome::NotExecuted => format!(
-            "\n[Your command \"{}\" is NOT executed. The previous command is still running. {STILL_RUNNING}",
+            "{NOT_EXECUTED_NOTICE}{}\" is NOT executed. The previous command is still running. {STILL_RUNNING}",
             action.command
         ),
         CommandOutcome::NeverRead => {

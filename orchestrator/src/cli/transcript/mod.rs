@@ -222,7 +222,9 @@ fn record_text(record: &Record) -> String {
 #[cfg(test)]
 mod tests {
     use protocol::action::RunAction;
-    use protocol::observation::{CommandMetadata, RunIpythonObservation, RunObservation};
+    use protocol::observation::{
+        CommandMetadata, NOT_EXECUTED_NOTICE, RunIpythonObservation, RunObservation,
+    };
     use protocol::{Action, EventSource, Observation, Timestamp};
 
     use super::*;
@@ -320,6 +322,30 @@ mod tests {
             transcript.format_event(&ran(0)),
         ];
         assert_eq!(shown.concat(), "\nbuild it\n\n$ make\n  a\n  b\n");
+    }
+
+    #[test]
+    fn command_that_was_not_executed_is_not_shown_as_running() {
+        let not_executed = format!("{NOT_EXECUTED_NOTICE}make\" is NOT executed.");
+        for (suffix, note) in [
+            ("\n[The command has no new output.]", "still running"),
+            (
+                &not_executed,
+                "not executed: the previous command is still running",
+            ),
+        ] {
+            let metadata = CommandMetadata {
+                suffix: suffix.to_owned(),
+                ..Default::default()
+            };
+            let run = RunObservation {
+                metadata,
+                ..Default::default()
+            };
+            let shown =
+                Transcript::new().format_event(&event(2, Some(1), Observation::new("", run)));
+            assert_eq!(shown, format!("  [{note}]\n"));
+        }
     }
 
     #[test]

@@ -35,6 +35,10 @@ impl Transcript {
                 let text = live.unwrap_or_else(|| excerpt(&observation.content));
                 let note = match run.metadata.exit_code {
                     0 => String::new(),
+                    _ if run.is_not_executed() => self.palette.paint(
+                        TextKind::Note,
+                        "  [not executed: the previous command is still running]\n",
+                    ),
                     -1 => self.palette.paint(TextKind::Note, "  [still running]\n"),
                     code => self
                         .palette
