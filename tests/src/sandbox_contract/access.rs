@@ -277,12 +277,14 @@ pub async fn files_and_folders_are_transferred(backend: &dyn Backend) {
     assert!(missing.to_string().contains("404"), "{missing}");
     // A failed upload leaves nothing.
     let failing = failing_source();
-    sandbox
+    let failed = sandbox
         .files()
         .unwrap()
         .upload("half", TransferKind::File, None, failing)
         .await
         .unwrap_err();
+    let failed = engine::errors::format_chain(&failed);
+    assert!(failed.ends_with("the disk is gone"), "{failed}");
     assert_eq!(sandbox.files().unwrap().status("half").await.unwrap(), None);
     remove(backend, sandbox).await;
 }

@@ -152,6 +152,20 @@ fn link_out_of_the_folder_is_skipped_and_reported() {
     }
 }
 
+#[test]
+fn upload_names_the_file_that_cannot_be_read() {
+    for fixture in SandboxFixture::all() {
+        // Nothing is at the address 0, so that even root cannot read it.
+        let source = format!("/proc/{}/mem", std::process::id());
+        let copied = fixture.run(&["cp", &source, &fixture.path("in")]).expect(1);
+        assert!(
+            copied.stderr.contains(&source) && copied.stderr.contains("Input/output error"),
+            "{copied:?}"
+        );
+        fixture.end();
+    }
+}
+
 /// A sandbox that can write the target folder puts a link there, with the name of the file that its
 /// user downloads.
 #[test]

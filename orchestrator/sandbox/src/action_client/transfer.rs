@@ -5,8 +5,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -98,8 +98,12 @@ pub(super) async fn upload(
         &progress,
     )
     .await;
-    let response = response
-        .map_err(|error| SandboxError::host("upload", target.path, io::Error::other(error)))?;
+    let response = response.map_err(|error| {
+        // The transport only reports that the body is incomplete.
+        let cause = progress.source_error().take();
+        let cause = cause.unwrap_or_else(|| io::Error::other(error));
+        SandboxError::host("upload", target.path, cause)
+    })?;
     if response.status().is_success() {
         Ok(())
     } else {
@@ -143,6 +147,15 @@ struct UploadProgress {
     chunk_count: AtomicU64,
     /// Whether the upload waits for the source and not for the server.
     is_source_pending: AtomicBool,
+    source_error: Mutex<Option<io::Error>>,
+}
+
+impl UploadProgress {
+    fn source_error(&self) -> MutexGuard<'_, Option<io::Error>> {
+        self.source_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Source of an upload that records its progress.
@@ -151,7 +164,7 @@ struct MonitoredStream<S> {
     progress: Arc<UploadProgress>,
 }
 
-impl<S: Stream + Unpin> Stream for MonitoredStream<S> {
+impl<S: Stream<Item = io::Result<Bytes>> + Unpin> Stream for MonitoredStream<S> {
     type Item = S::Item;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<S::Item>> {
@@ -161,6 +174,11 @@ impl<S: Stream + Unpin> Stream for MonitoredStream<S> {
             .store(chunk.is_pending(), Ordering::Relaxed);
         if chunk.is_ready() {
             self.progress.chunk_count.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Poll::Ready(Some(Err(error))) = chunk {
+            let kind = error.kind();
+            *self.progress.source_error() = Some(error);
+            return Poll::Ready(Some(Err(kind.into())));
         }
         chunk
     }

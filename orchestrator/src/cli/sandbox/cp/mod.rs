@@ -137,6 +137,7 @@ async fn upload(
     path: &str,
 ) -> anyhow::Result<SkippedEntries> {
     let opened = Source::open(source)?;
+    let context = || format!("cannot copy {}", source.display());
     let target = target_path(sandbox, path, location::copy_name(source).as_deref()).await?;
     match opened {
         Source::Folder(folder) => {
@@ -145,7 +146,8 @@ async fn upload(
             sandbox
                 .files()?
                 .upload(&target, TransferKind::Tree, None, progress.track(archive))
-                .await?;
+                .await
+                .with_context(context)?;
             packing.await.context("cannot pack")
         }
         Source::File(file) => {
@@ -158,7 +160,8 @@ async fn upload(
             sandbox
                 .files()?
                 .upload(&target, TransferKind::File, Some(mode), content)
-                .await?;
+                .await
+                .with_context(context)?;
             Ok(SkippedEntries::default())
         }
     }
