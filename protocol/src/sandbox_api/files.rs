@@ -1,6 +1,8 @@
 //! The JSON of the file routes. Relative paths are resolved against the working directory of the
 //! default session. Names that are not UTF-8 are listed with U+FFFD, and cannot be requested.
 
+use std::path::Path;
+
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -67,6 +69,63 @@ pub enum FileKind {
 pub struct PathQuery {
     /// The file or folder.
     pub path: String,
+}
+
+/// Entries that the archive of a folder leaves out, as the trailer [`SKIPPED_TRAILER`] of the
+/// response to `GET /v1/files/tree`. An archive without this trailer is complete.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedEntries {
+    /// The number of entries.
+    pub count: u64,
+    /// The first entries, each as `PATH: REASON`. Paths are relative to the folder.
+    pub named: Vec<String>,
+}
+
+/// The name of the trailer with [`SkippedEntries`] in JSON.
+pub const SKIPPED_TRAILER: &str = "glovebox-skipped";
+
+impl SkippedEntries {
+    /// Maximum number of named entries.
+    pub const MAX_NAMED: usize = 10;
+
+    /// Maximum length of a path, in characters. Clients accept trailers of 16 KiB.
+    const MAX_PATH_CHARS: usize = 200;
+
+    /// Adds an entry.
+    pub fn add(&mut self, path: &Path, reason: &str) {
+        let path = path.to_string_lossy();
+        let path: String = path.chars().take(Self::MAX_PATH_CHARS).collect();
+        self.append(Self {
+            count: 1,
+            named: vec![format!("{path}: {reason}")],
+        });
+    }
+
+    /// Adds the entries of another list.
+    pub fn append(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.named.extend(other.named);
+        self.named.truncate(Self::MAX_NAMED);
+    }
+
+    /// Returns the value of the trailer. `None` if no entry was left out.
+    pub fn to_trailer(&self) -> Option<String> {
+        let value = (self.count > 0)
+            .then(|| serde_json::to_string(self))?
+            .ok()?;
+        // The only control character that JSON does not escape, and that headers do not allow.
+        Some(value.replace('\x7f', "\\u007f"))
+    }
+
+    /// Parses the value of the trailer, which comes from a sandbox and may be hostile.
+    ///
+    /// # Errors
+    /// The value is malformed.
+    pub fn from_trailer(value: &[u8]) -> serde_json::Result<Self> {
+        let mut skipped = Self::default();
+        skipped.append(serde_json::from_slice(value)?);
+        Ok(skipped)
+    }
 }
 
 /// Query of `PUT /v1/files`.

@@ -63,7 +63,7 @@ pub use environment::{CommandEnvironment, MAX_ENVIRONMENT_BYTES, MAX_VARIABLE_BY
 pub use files::{
     ChangeModeRequest, FileKind, FileList, FileMode, FileStatus, GlobQuery, GrepMatch, GrepMatches,
     GrepQuery, ListQuery, MakeFolderRequest, ModeChanged, MoveRequest, PathQuery, RemoveQuery,
-    StatusQuery, UploadQuery, WatchEvent, WatchQuery,
+    SKIPPED_TRAILER, SkippedEntries, StatusQuery, UploadQuery, WatchEvent, WatchQuery,
 };
 pub use frame::{
     ActionFrame, ActionFrameDecoder, FrameDecoder, FrameError, FramePayload, MAX_FRAME_LENGTH,

@@ -152,6 +152,25 @@ fn link_out_of_the_folder_is_skipped_and_reported() {
     }
 }
 
+/// Root in a sandbox may read everything, so that the entry is a pipe.
+#[test]
+fn entry_that_is_left_out_in_the_sandbox_is_reported() {
+    for fixture in SandboxFixture::all() {
+        let script = "mkdir t; echo x >t/file; mkfifo t/pipe; mkdir t/z; echo y >t/z/file";
+        fixture.exec(&["sh", "-c", script]).expect(0);
+        for target in ["t", "-"] {
+            let copied = fixture.run(&["cp", &fixture.path("t"), target]).expect(1);
+            assert!(
+                copied.stderr.contains("left out pipe: neither a file"),
+                "{copied:?}"
+            );
+        }
+        let copy = fixture.home.path().join("t/z/file");
+        assert_eq!(std::fs::read_to_string(copy).unwrap(), "y\n");
+        fixture.end();
+    }
+}
+
 #[test]
 fn upload_names_the_file_that_cannot_be_read() {
     for fixture in SandboxFixture::all() {

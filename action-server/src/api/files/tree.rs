@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use futures_util::future::ready;
 use futures_util::{StreamExt as _, stream};
-use protocol::sandbox_api::{PathQuery, TREE_MEDIA_TYPE};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use protocol::sandbox_api::{PathQuery, SKIPPED_TRAILER, SkippedEntries, TREE_MEDIA_TYPE};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::spawn_blocking;
@@ -31,7 +34,8 @@ const LIMITS: ArchiveLimits = ArchiveLimits {
     free_bytes: 256 << 20,
 };
 
-/// `GET /v1/files/tree`. If the folder cannot be read to its end, the connection is reset.
+/// `GET /v1/files/tree`. Entries that cannot be read are left out, and listed in a trailer. If the
+/// archive cannot be completed, the stream is reset.
 #[cfg_attr(test, utoipa::path(
     get,
     path = "/v1/files/tree",
@@ -39,7 +43,9 @@ const LIMITS: ArchiveLimits = ArchiveLimits {
         PathQuery
     ),
     responses(
-        (status = 200, description = "The folder as an archive",
+        (status = 200, description = "The folder as an archive. If entries are left out because they \
+            cannot be read or are special files, the trailer `glovebox-skipped` has their `count`, \
+            and the first ones in `named`, as JSON",
             body = crate::openapi::Bytes, content_type = "application/x-tar")
     )
 ))]
@@ -53,15 +59,31 @@ pub(super) async fn download(
         .on_files(move |files| files::open_folder(files, &folder))
         .await?;
     let (parts, arriving) = channel(PARTS);
-    spawn_blocking(move || {
+    let packing = spawn_blocking(move || {
         let _turn = turn;
-        files::pack(&folder, parts);
+        files::pack(&folder, parts)
     });
     let next = |mut arriving: Receiver<io::Result<Bytes>>| async {
-        Some((arriving.recv().await?, arriving))
+        Some((arriving.recv().await?.map(Frame::data), arriving))
     };
-    let body = Body::from_stream(stream::unfold(arriving, next));
-    Ok(([(header::CONTENT_TYPE, TREE_MEDIA_TYPE)], body).into_response())
+    let trailers = stream::once(async {
+        let skipped = packing.await.map_err(io::Error::other)?;
+        trailers(&skipped).transpose()
+    });
+    let trailers = trailers.filter_map(|trailers| ready(trailers.transpose()));
+    let frames = stream::unfold(arriving, next).chain(trailers);
+    let head = [
+        (header::CONTENT_TYPE, TREE_MEDIA_TYPE),
+        (header::TRAILER, SKIPPED_TRAILER),
+    ];
+    Ok((head, Body::new(StreamBody::new(frames))).into_response())
+}
+
+/// Returns the trailers of an archive. `None` if it is complete.
+fn trailers(skipped: &SkippedEntries) -> Option<io::Result<Frame<Bytes>>> {
+    let value = HeaderValue::try_from(skipped.to_trailer()?).map_err(io::Error::other);
+    let name = HeaderName::from_static(SKIPPED_TRAILER);
+    Some(value.map(|value| Frame::trailers(HeaderMap::from_iter([(name, value)]))))
 }
 
 /// `PUT /v1/files/tree`. Responds as soon as an entry is rejected.

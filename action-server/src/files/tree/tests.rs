@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 
 use bytes::Bytes;
+use protocol::sandbox_api::SkippedEntries;
 use tar::{Builder, EntryType, Header};
 use tempfile::TempDir;
 use tokio::sync::mpsc::channel;
@@ -351,6 +352,64 @@ fn existing_link_in_the_target_is_not_followed() {
         "{refused:?}"
     );
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+/// As root, packs as another user, because root may read everything.
+fn packed_unprivileged(folder: &Path) -> (Vec<u8>, SkippedEntries) {
+    let (parts, mut arriving) = channel(100);
+    let packing = std::thread::scope(|scope| {
+        let packing = scope.spawn(move || {
+            // Of this thread only, which ends.
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
+            pack(&open_folder(&Files::unconfined(), folder).unwrap(), parts)
+        });
+        packing.join().unwrap()
+    });
+    let mut archive = Vec::new();
+    while let Some(part) = arriving.blocking_recv() {
+        archive.extend_from_slice(&part.unwrap());
+    }
+    (archive, packing)
+}
+
+#[test]
+fn entries_are_reported_when_they_are_left_out() {
+    let dir = TempDir::new().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for folder in ["closed", "open"] {
+        fs::create_dir(at(folder)).unwrap();
+    }
+    for file in ["closed/a", "open/a", "open/secret", "z"] {
+        fs::write(at(file), file).unwrap();
+    }
+    nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (name, mode) in [("", 0o755), ("closed", 0), ("open/secret", 0)] {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let (archive, skipped) = packed_unprivileged(dir.path());
+    let mut archive = tar::Archive::new(&archive[..]);
+    let names = archive
+        .entries()
+        .unwrap()
+        .map(|entry| entry.unwrap().path().unwrap().display().to_string());
+    assert_eq!(names.collect::<Vec<_>>(), ["closed", "open", "open/a", "z"]);
+    let named = [
+        "closed: Permission denied (os error 13)",
+        "open/secret: Permission denied (os error 13)",
+        "pipe: neither a file, a folder nor a link",
+    ];
+    let named = named.map(str::to_owned).to_vec();
+    assert_eq!(skipped, SkippedEntries { count: 3, named });
+    fs::set_permissions(at(""), fs::Permissions::from_mode(0o000)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            nix::unistd::setfsuid(nix::unistd::Uid::from_raw(65_534));
+            assert!(open_folder(&Files::unconfined(), dir.path()).is_err());
+        });
+    });
+    for name in ["", "closed"] {
+        fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).unwrap();
+    }
 }
 
 #[test]

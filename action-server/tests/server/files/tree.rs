@@ -3,9 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use hyper::Method;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{HeaderMap, Method, Request};
+use protocol::sandbox_api::{SKIPPED_TRAILER, SkippedEntries};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::UnixStream;
+use tokio::net::{UnixListener, UnixStream};
 
 use super::{ask, names, noise};
 use crate::harness::{TestServer, wait_until};
@@ -44,6 +46,29 @@ async fn folder_is_downloaded_and_uploaded_as_an_archive() {
     assert_eq!(put.status, 204, "{:?}", put.body);
     assert!(fs::read(server.file("to/a/b/big")).unwrap() == noise(3_000_000));
     assert_eq!(names(&server), ["archive", "from", "to"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn left_out_entries_are_listed_in_a_trailer() {
+    let server = TestServer::start();
+    fs::create_dir(server.file("from")).unwrap();
+    fs::write(server.file("from/big"), noise(3_000_000)).unwrap();
+    let trailers = async || {
+        let request = Request::get("http://sandbox/v1/files/tree?path=from")
+            .body(Full::default())
+            .unwrap();
+        let reply = server.http2().await.send_request(request).await.unwrap();
+        let reply = reply.into_body().collect().await.unwrap();
+        let trailers = reply.trailers().cloned().unwrap_or_default();
+        assert!(reply.to_bytes().len() > 3_000_000);
+        trailers
+    };
+    assert_eq!(trailers().await, HeaderMap::new());
+    let _socket = UnixListener::bind(server.file("from/ü\u{7f}\n")).unwrap();
+    let trailers = trailers().await;
+    let skipped = SkippedEntries::from_trailer(trailers[SKIPPED_TRAILER].as_bytes()).unwrap();
+    let named = vec!["ü\u{7f}\n: neither a file, a folder nor a link".to_owned()];
+    assert_eq!(skipped, SkippedEntries { count: 1, named });
 }
 
 #[tokio::test(flavor = "multi_thread")]

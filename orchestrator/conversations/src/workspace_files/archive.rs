@@ -1,10 +1,11 @@
-//! Converts the tar archive of a folder to a zip archive, part by part.
+//! Converts the tar archive of a folder to a zip archive, part by part. Its comment names entries
+//! that the sandbox leaves out.
 
 use std::io::{self, Read, Write};
 use std::path::Component;
 use std::time::Duration;
 
-use engine::sandbox::ByteSource;
+use engine::sandbox::{ByteSource, IncompleteArchive};
 use tar::EntryType;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -88,6 +89,12 @@ fn convert(tree: impl Read, output: PartWriter) -> io::Result<()> {
         if let Some(name) = entry_name(&entry)? {
             add(&mut zip, &name, &mut entry)?;
         }
+    }
+    let skipped = IncompleteArchive::read_skipped(archive.into_inner())?;
+    if skipped.count > 0 {
+        let comment = IncompleteArchive(skipped).to_string();
+        tracing::warn!(%comment, "the archive of a workspace is incomplete");
+        zip.set_comment(comment)?;
     }
     zip.finish()?.into_inner().finish()
 }

@@ -27,7 +27,7 @@ pub use script::{Script, ScriptResult};
 pub use snapshot::{Snapshot, SnapshotPurpose, sweep_snapshots};
 pub use spec::{Lifetime, ResourceLimits, SandboxSpec, UnknownLifetime, Volume, VolumeError};
 pub use summary::{ResourceUsage, SandboxDetails, SandboxState, SandboxSummary, sweep};
-pub use transfer::{ByteSource, OnProgramOutput, StreamTarget, TransferKind};
+pub use transfer::{ByteSource, IncompleteArchive, OnProgramOutput, StreamTarget, TransferKind};
 
 /// Creates and manages the sandboxes of one runtime. What happens inside them does not depend on
 /// the runtime.

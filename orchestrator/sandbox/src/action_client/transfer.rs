@@ -11,12 +11,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::sandbox::{ByteSource, SandboxError, TransferKind};
+use engine::sandbox::{ByteSource, IncompleteArchive, SandboxError, TransferKind};
 use futures_util::{Stream, StreamExt, TryStreamExt};
 use http::{HeaderValue, Method, Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
-use protocol::sandbox_api::FileMode;
+use protocol::sandbox_api::{FileMode, SKIPPED_TRAILER, SkippedEntries};
 use tokio::time::{sleep, timeout};
 use tokio_util::io::{ReaderStream, StreamReader};
 
@@ -45,7 +45,7 @@ fn route(path: &str, kind: TransferKind) -> String {
     format!("{route}?path={}", percent_encode(path))
 }
 
-/// Returns the content of a file or folder.
+/// Returns the content of a file or folder. Trailers become the error [`IncompleteArchive`].
 pub(super) async fn download(
     link: &Link,
     key: &HeaderValue,
@@ -59,7 +59,10 @@ pub(super) async fn download(
         futures_util::stream::try_unfold(response.into_body(), |mut body: Incoming| async move {
             match timeout(STALL_TIMEOUT, body.frame()).await {
                 Ok(None) => Ok(None),
-                Ok(Some(Ok(chunk))) => Ok(Some((chunk.into_data().unwrap_or_default(), body))),
+                Ok(Some(Ok(frame))) => match frame.into_data() {
+                    Ok(chunk) => Ok(Some((chunk, body))),
+                    Err(frame) => check_trailers(&frame).map(|()| None),
+                },
                 Ok(Some(Err(error))) => Err(io::Error::other(TransportError::from(error))),
                 Err(_) => Err(io::Error::new(
                     io::ErrorKind::TimedOut,
@@ -70,6 +73,18 @@ pub(super) async fn download(
     // `StreamReader` would treat an empty chunk as the end.
     let chunks = chunks.try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()));
     Ok(Box::new(StreamReader::new(Box::pin(chunks))))
+}
+
+/// Fails if the trailers list entries that the archive leaves out.
+fn check_trailers(frame: &Frame<Bytes>) -> io::Result<()> {
+    let skipped = frame
+        .trailers_ref()
+        .and_then(|trailers| trailers.get(SKIPPED_TRAILER));
+    let Some(skipped) = skipped else {
+        return Ok(());
+    };
+    let skipped = SkippedEntries::from_trailer(skipped.as_bytes())?;
+    Err(io::Error::other(IncompleteArchive(skipped)))
 }
 
 /// Writes the bytes of a source to a file, or unpacks them into a folder.

@@ -1,4 +1,9 @@
 use std::io::Cursor;
+use std::path::Path;
+
+use futures_util::stream;
+use protocol::sandbox_api::SkippedEntries;
+use tokio_util::io::StreamReader;
 
 use super::*;
 
@@ -60,6 +65,21 @@ async fn entry_outside_of_the_folder_is_an_error() {
             .unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{name}");
     }
+}
+
+#[tokio::test]
+async fn comment_names_entries_that_the_sandbox_leaves_out() {
+    let mut skipped = SkippedEntries::default();
+    skipped.add(Path::new("a/secret"), "Permission denied");
+    let incomplete = Err(io::Error::other(IncompleteArchive(skipped)));
+    let tree = tree(&[(EntryType::Regular, "b", b"x")]);
+    let parts = stream::iter([Ok(Cursor::new(tree)), incomplete]);
+    let mut parts = zip(Box::new(StreamReader::new(parts)));
+    let mut archive = Vec::new();
+    while let Some(part) = parts.next().await {
+        archive.extend(part.unwrap());
+    }
+    assert!(archive.ends_with(b"such as a/secret: Permission denied"));
 }
 
 #[tokio::test]

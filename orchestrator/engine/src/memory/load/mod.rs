@@ -5,12 +5,12 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use protocol::sandbox_api::FileKind;
+use protocol::sandbox_api::{FileKind, SkippedEntries};
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
 
 use super::knowledge::{INSTRUCTIONS, KnowledgeFile, KnowledgeProblem, MAX_KNOWLEDGE_FILE_BYTES};
-use crate::sandbox::{Sandbox, SandboxError, TransferKind};
+use crate::sandbox::{IncompleteArchive, Sandbox, SandboxError, TransferKind};
 
 /// Knowledge folders of a workspace: V0's, and Glovebox's own.
 const FOLDERS: [&str; 4] = [
@@ -107,9 +107,8 @@ async fn read_content(sandbox: &dyn Sandbox, path: &str) -> Result<Option<Vec<u8
     if query_kind(sandbox, path).await? != Some(FileKind::File) {
         return Ok(None);
     }
-    download(sandbox, path, TransferKind::File, MAX_READ_BYTES)
-        .await
-        .map(Some)
+    let (content, _) = download(sandbox, path, TransferKind::File, MAX_READ_BYTES).await?;
+    Ok(Some(content))
 }
 
 async fn load_folder(
@@ -123,8 +122,8 @@ async fn load_folder(
         Ok(_) => return (Vec::new(), Vec::new()),
         Err(error) => Err(error),
     };
-    let archive = match archive {
-        Ok(archive) => archive,
+    let (archive, skipped) = match archive {
+        Ok(downloaded) => downloaded,
         Err(error) => {
             return (
                 Vec::new(),
@@ -140,6 +139,12 @@ async fn load_folder(
         links,
         mut problems,
     } = unpack(&path, &archive);
+    if skipped.count > 0 {
+        problems.push(KnowledgeProblem {
+            path: path.clone(),
+            problem: IncompleteArchive(skipped).to_string(),
+        });
+    }
     for relative_path in links {
         let path = format!("{path}/{relative_path}");
         let problem = match read_content(sandbox, &path).await {
@@ -170,12 +175,13 @@ async fn query_kind(sandbox: &dyn Sandbox, path: &str) -> Result<Option<FileKind
     }
 }
 
+/// Returns the content, and the entries that an archive leaves out.
 async fn download(
     sandbox: &dyn Sandbox,
     path: &str,
     kind: TransferKind,
     max_bytes: u64,
-) -> Result<Vec<u8>, SandboxError> {
+) -> Result<(Vec<u8>, SkippedEntries), SandboxError> {
     let mut content = Vec::new();
     let read = sandbox
         .files()?
@@ -184,8 +190,11 @@ async fn download(
         .take(max_bytes)
         .read_to_end(&mut content)
         .await;
-    match read {
-        Ok(_) => Ok(content),
+    match read.map_or_else(
+        IncompleteArchive::skipped,
+        |_| Ok(SkippedEntries::default()),
+    ) {
+        Ok(skipped) => Ok((content, skipped)),
         Err(error) => Err(SandboxError::Lost {
             detail: format!("reading {path}: {error}"),
         }),

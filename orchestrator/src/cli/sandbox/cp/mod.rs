@@ -16,9 +16,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use anyhow::Context as _;
-use engine::sandbox::{ByteSource, Sandbox, TransferKind};
+use engine::sandbox::{ByteSource, IncompleteArchive, Sandbox, TransferKind};
 use indicatif::HumanBytes;
-use protocol::sandbox_api::{FileKind, FileMode, FileStatus};
+use protocol::sandbox_api::{FileKind, FileMode, FileStatus, SkippedEntries};
 use tokio::io::AsyncReadExt as _;
 
 use super::arguments::RuntimeChoice;
@@ -40,17 +40,14 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// no size.
 const MAX_GROWTH_BYTES: u64 = 64 << 20;
 
-/// Maximum number of skipped entries that are named.
-const MAX_NAMED: usize = 10;
-
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 One of SRC and DST is in a sandbox: NAME:PATH. A relative path starts in the working directory of the sandbox's shells. \
 Write a local path that contains a colon as ./a:b. A folder is copied with its contents, into DST if that is an existing \
 folder; DIR/. copies only the contents. `-` is standard input or output: the bytes of a file, or a tar archive of a folder \
-in the sandbox. Links that lead out of the folder are skipped with a warning, and the exit code is 1. A local path must not \
-lead through a link, because a sandbox may have created it: name the folder that is meant. Links that only root can create, as \
-/home on some systems, are followed; if you are root, only those in /.
+in the sandbox. Links that lead out of the folder, special files, and files in the sandbox that cannot be read are skipped with \
+a warning, and the exit code is 1. A local path must not lead through a link, because a sandbox may have created it: name the \
+folder that is meant. Links that only root can create, as /home on some systems, are followed; if you are root, only those in /.
 Examples:
   glovebox sandbox cp . box:/workspace
   glovebox sandbox cp box:result.json .
@@ -100,22 +97,7 @@ pub(super) async fn run(arguments: CpArguments, overrides: &Overrides) -> anyhow
         .unwrap_or(Ok(Exit::Interrupted))
 }
 
-/// Entries that were not copied, each with the reason.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct SkippedEntries {
-    named: Vec<String>,
-    count: u64,
-}
-
-impl SkippedEntries {
-    fn add(&mut self, path: &Path, reason: &str) {
-        self.count += 1;
-        if self.named.len() < MAX_NAMED {
-            self.named.push(format!("{}: {reason}", path.display()));
-        }
-    }
-}
-
+/// Reports the entries that were not copied.
 fn report_skipped(skipped: &SkippedEntries) -> Exit {
     skipped
         .named
@@ -123,7 +105,7 @@ fn report_skipped(skipped: &SkippedEntries) -> Exit {
         .for_each(|named| print::warning(&format!("left out {}", print::visible_line(named))));
     match skipped.count {
         0 => return Exit::Finished,
-        count if count > MAX_NAMED as u64 => {
+        count if count > skipped.named.len() as u64 => {
             print::warning(&format!("left out {count} entries in total"));
         }
         _ => {}
@@ -247,10 +229,15 @@ async fn download_to_stdout(sandbox: &dyn Sandbox, path: &str) -> anyhow::Result
     let mut content = sandbox.files()?.download(path, kind).await?;
     let (mut buffer, write_status) = (vec![0; CHUNK_BYTES], WriteStatus::default());
     loop {
-        let count = content
-            .read(&mut buffer)
-            .await
-            .with_context(|| format!("cannot read {path}"))?;
+        let read = content.read(&mut buffer).await;
+        let count = match read {
+            Ok(count) => count,
+            Err(error) => {
+                let skipped = IncompleteArchive::skipped(error)
+                    .with_context(|| format!("cannot read {path}"))?;
+                return Ok(report_skipped(&skipped));
+            }
+        };
         match buffer.get(..count) {
             None | Some([]) => return Ok(Exit::Finished),
             Some(bytes) => write_status.record(print::program_stdout(bytes)),

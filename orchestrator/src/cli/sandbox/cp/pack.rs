@@ -10,12 +10,13 @@ use std::path::Path;
 
 use bytes::Bytes;
 use engine::sandbox::ByteSource;
+use protocol::sandbox_api::SkippedEntries;
 use tar::{Builder, EntryType, Header};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::io::StreamReader;
 
-use super::{CHUNK_BYTES, SkippedEntries, links};
+use super::{CHUNK_BYTES, links};
 use crate::untrusted_folder::{FolderWalk, Node, Step};
 
 /// Maximum number of chunks between the disk and the connection: one for each side, and two because

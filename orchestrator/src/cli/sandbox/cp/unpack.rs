@@ -17,14 +17,15 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
-use engine::sandbox::ByteSource;
+use engine::sandbox::{ByteSource, IncompleteArchive};
+use protocol::sandbox_api::SkippedEntries;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tar::{Archive, Entry, EntryType};
 use tokio::task::spawn_blocking;
 use tokio_util::io::SyncIoBridge;
 
-use super::{CHUNK_BYTES, SkippedEntries, links};
+use super::{CHUNK_BYTES, links};
 use crate::untrusted_folder;
 
 /// Maximum number of entries and bytes, as for uploads to an action server.
@@ -84,6 +85,9 @@ impl Unpacker {
                 .with_context(|| format!("the archive's entry {shown:?}"))?;
             allowance.set(MAX_HEADER_BYTES);
         }
+        let skipped = IncompleteArchive::read_skipped(archive.into_inner());
+        self.skipped
+            .append(skipped.context("cannot read the archive")?);
         Ok(())
     }
 
@@ -230,9 +234,8 @@ mod tests {
 
     use tar::{Builder, EntryType, Header};
 
-    use super::super::SkippedEntries;
     use super::super::local_path::Target;
-    use super::unpack_blocking;
+    use super::{IncompleteArchive, SkippedEntries, unpack_blocking};
 
     /// Creates an archive without checking names.
     fn archive(entries: &[(EntryType, &str, &str)]) -> Vec<u8> {
@@ -344,6 +347,40 @@ mod tests {
         header.set_cksum();
         let endless = std::io::Read::chain(&header.as_bytes()[..], std::io::repeat(b'a'));
         unpack_bytes(&folder.path().join("t"), endless).unwrap_err();
+    }
+
+    /// A source that ends with an error.
+    struct FailingSource(Option<std::io::Error>);
+
+    impl Read for FailingSource {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            self.0.take().map_or(Ok(0), Err)
+        }
+    }
+
+    #[test]
+    fn entries_that_the_sandbox_leaves_out_are_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let entries = [
+            (EntryType::Symlink, "up", "../.."),
+            (EntryType::Regular, "file", "x"),
+        ];
+        let archive = archive(&entries);
+        let unpack = |error| {
+            let source = archive.chain(FailingSource(Some(error)));
+            unpack_bytes(&folder.path().join("t"), source)
+        };
+        let mut in_sandbox = SkippedEntries::default();
+        (0..30).for_each(|_| in_sandbox.add(Path::new("secret"), "denied"));
+        let incomplete = std::io::Error::other(IncompleteArchive(in_sandbox));
+        let skipped = unpack(incomplete).unwrap();
+        assert_eq!((skipped.count, skipped.named.len()), (31, 10));
+        assert_eq!(
+            skipped.named[..2],
+            ["up: a link that leads out of the folder", "secret: denied"]
+        );
+        assert!(folder.path().join("t/file").exists());
+        unpack(std::io::Error::other("lost")).unwrap_err();
     }
 
     #[test]
