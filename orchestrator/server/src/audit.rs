@@ -129,15 +129,15 @@ impl AuditLog {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends an entry about an action of a socket.
+    /// Appends an entry about an action of a socket, with its event in socket.io.
     pub(crate) async fn append_action(
         &self,
         caller: &Caller,
         client: Option<Client>,
-        conversation: &ConversationId,
-        status: StatusCode,
+        event: &str,
+        (conversation, status): (&ConversationId, StatusCode),
     ) {
-        let action = "socket oh_user_action".to_owned();
+        let action = format!("socket {event}");
         let pending = self.pending(caller, client, action, Some(conversation.clone()));
         pending.complete(None, status).await;
     }

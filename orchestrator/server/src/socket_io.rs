@@ -31,7 +31,7 @@ use socketioxide::service::SocketIoService;
 use socketioxide::socket::Socket;
 use socketioxide::{ParserConfig, SendError, SocketError, SocketIo};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::io::InspectWriter;
 
 use crate::client_address::Client;
@@ -65,6 +65,9 @@ const MAX_READ_ONLY_BYTES: usize = 16 << 10;
 /// Delay before a packet is sent again to a client whose queue is full.
 const QUEUE_RETRY_DELAY: Duration = Duration::from_millis(20);
 
+/// Time that the events of a conversation wait until it runs.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Number of actions that wait until those before them are applied.
 const MAX_QUEUED_ACTIONS: usize = 64;
 
@@ -76,16 +79,34 @@ pub(crate) const PATH: &str = "/socket.io";
 
 /// The action that a client has been asked about last. V0's decisions name no action: they are
 /// about this one.
-#[derive(Clone, Default)]
-struct Question(Arc<Mutex<Option<EventId>>>);
+#[derive(Clone)]
+struct Question {
+    sent: Arc<Mutex<Option<EventId>>>,
+    /// The first event that the client had not received when it connected.
+    first: EventId,
+}
 
 impl Question {
-    fn record_sent(&self, action: EventId) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(action);
+    fn new(first: EventId) -> Self {
+        Self {
+            sent: Arc::default(),
+            first,
+        }
     }
 
-    fn decided(&self) -> Option<EventId> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn record_sent(&self, action: EventId) {
+        *self.sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(action);
+    }
+
+    /// Returns the action that a decision is about. Until the socket is sent a question, it may be
+    /// an action that an earlier socket of the client was sent. `None` if the client was sent none.
+    fn decided(&self, state: &ServerState, id: &ConversationId) -> Option<EventId> {
+        let sent = *self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        sent.or_else(|| {
+            let running = state.conversations.state(id)?;
+            let (_, pending) = running.awaiting_confirmation()?;
+            Some(pending.action).filter(|action| *action < self.first)
+        })
     }
 }
 
@@ -138,7 +159,7 @@ impl Sockets {
                 // Fails if the events cannot be read.
                 state.conversations.stream(&id, first).await?;
                 // Before the client learns that it is connected, because it may send at once.
-                let question = Question::default();
+                let question = Question::new(first);
                 socket.extensions.insert(question.clone());
                 receive_actions(&state, &socket, (caller, question), id);
                 Ok::<_, ApiError>(())
@@ -361,15 +382,18 @@ async fn apply_actions(
     while let Some(Some(action)) = state.streams.run_until_cancelled(actions.recv()).await {
         // Fails if the client is gone.
         let result = apply_action(&state, &caller, (&id, &question), action.json).await;
-        let status = result
-            .as_ref()
-            .map_or_else(ApiError::status_code, |()| StatusCode::OK);
         state
             .audit
-            .append_action(&caller, client, &id, status)
+            .append_action(&caller, client, "oh_user_action", (&id, to_status(&result)))
             .await;
         let _ = action.result.send(result);
     }
+}
+
+fn to_status(result: &Result<(), ApiError>) -> StatusCode {
+    result
+        .as_ref()
+        .map_or_else(ApiError::status_code, |()| StatusCode::OK)
 }
 
 /// Applies an action if the key of the socket is still valid and may change something.
@@ -394,7 +418,7 @@ async fn apply_action(
     else {
         return event.apply(state, id).await;
     };
-    let action = question.decided();
+    let action = question.decided(state, id);
     if action.is_none() && state.conversations.state(id).is_some() {
         return Ok(());
     }
@@ -415,10 +439,21 @@ async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
     let opened = async {
         let (caller, id, first) = check(&state, &socket).await?;
         let permit = state.permit_stream(&caller)?;
+        let connection = state.connect(&id);
+        if caller.can_write() {
+            let client = Client::find(&socket.req_parts().extensions);
+            let (state, caller, id) = (Arc::clone(&state), caller.clone(), id.clone());
+            let opening = tokio::spawn(async move { open(&state, &caller, client, &id).await });
+            // Before the events, because an action awaits confirmation only in a conversation that
+            // runs. Opening continues after the timeout.
+            let _ = timeout(OPEN_TIMEOUT, opening).await;
+        }
+        let question = socket.extensions.get();
+        let question = question.unwrap_or_else(|| Question::new(first));
         let updates = ClientUpdates::new(&state, &caller, &id, first).await?;
-        Ok::<_, ApiError>((caller, id, updates, permit))
+        Ok::<_, ApiError>((caller, id, updates, question, (permit, connection)))
     };
-    let (caller, id, updates, _permit) = match opened.await {
+    let (caller, id, updates, question, (_permit, connection)) = match opened.await {
         Ok(opened) => opened,
         Err(error) => return fail(&socket, &error),
     };
@@ -431,8 +466,6 @@ async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
     if !socket.connected() {
         return;
     }
-    let question = socket.extensions.get().unwrap_or_default();
-    let connection = state.connect(&id);
     tokio::select! {
         // The server shuts down, or the client is gone. No packet of a disconnection, after which
         // clients do not connect again: the transport ends.
@@ -447,6 +480,31 @@ async fn serve_events(state: Arc<ServerState>, socket: SocketRef) {
     }
     // Fails if the client has disconnected itself.
     let _ = socket.disconnect();
+}
+
+/// Runs the conversation of a client that may write, as V0 does when a socket connects: its page
+/// disables the input of a conversation that does not run. The client reads the events even if the
+/// conversation cannot be opened.
+async fn open(state: &ServerState, caller: &Caller, client: Option<Client>, id: &ConversationId) {
+    if state.conversations.state(id).is_some() {
+        return;
+    }
+    let opened = async {
+        state.audit.catch_up().await?;
+        Ok::<_, ApiError>(state.conversations.start(id).await?)
+    };
+    let result = opened.await;
+    if let Err(error) = &result {
+        tracing::warn!(
+            conversation = %id,
+            error = error as &dyn std::error::Error,
+            "cannot open the conversation of a socket"
+        );
+    }
+    state
+        .audit
+        .append_action(caller, client, "connect", (id, to_status(&result)))
+        .await;
 }
 
 /// Sends events until the client is gone. Of the stored changes of the agent's state, only the last

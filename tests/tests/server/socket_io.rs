@@ -376,15 +376,23 @@ async fn decision_counts_for_an_action_that_was_shown() {
 }
 
 /// Polls a socket until a text is received. Returns everything received.
-async fn poll_until(
+async fn poll_until(server: &HostServer, session: &str, received: String, text: &str) -> String {
+    poll_until_as(server, &server.key, session, received, text).await
+}
+
+/// Polls the socket of a key.
+async fn poll_until_as(
     server: &HostServer,
+    key: &str,
     session: &str,
     mut received: String,
     text: &str,
 ) -> String {
     let polling = async {
         while !received.contains(text) {
-            let request = server.request(Method::GET, session);
+            let request = server
+                .request_without_key(Method::GET, session)
+                .header("X-Session-API-Key", key);
             // Between packets, as within a response.
             received.push('\u{1e}');
             received += &request.send().await.unwrap().text().await.unwrap();
@@ -750,6 +758,70 @@ async fn clients_connect_again_after_a_restart() {
     ];
     let _server = HostServer::from_command(&home, &mut home.glovebox(&arguments));
     wait_for_connections(&mut clients).await;
+}
+
+/// Starts the server of a home again.
+fn restart(server: HostServer, home: &Home, model: &str) -> HostServer {
+    server.terminate();
+    HostServer::start(home, model, &[])
+}
+
+/// V0's page disables its input while the conversation does not run.
+#[tokio::test]
+async fn socket_opens_its_conversation_if_its_key_may_write() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    let server = HostServer::start(&home, &model, &[]);
+    let key = home.add_user("ada");
+    let (reader, _) = home.add_key("ada", &["--scope", "read"]);
+    let request = json!({"initial_user_msg": "Finish."});
+    let (_, created) = server
+        .send_as(&key, Method::POST, "/api/conversations", Some(&request))
+        .await;
+    let id = created["conversation_id"].as_str().unwrap();
+    server
+        .wait_for_event(id, |event| is_state(event, "finished"))
+        .await;
+    let server = restart(server, &home, &model);
+    let path = format!("/api/conversations/{id}");
+    let status = async || server.get(&path).await["status"].clone();
+    for (key, expected) in [(&reader, "STOPPED"), (&key, "RUNNING")] {
+        let (received, session) = server.connect_socket(key, id).await;
+        poll_until_as(&server, key, &session, received, "finished").await;
+        assert_eq!(status().await, expected);
+    }
+    server.post(&format!("{path}/stop"), &json!({})).await;
+    assert_eq!(status().await, "STOPPED");
+    server.terminate();
+    home.assert_nothing_runs();
+}
+
+#[tokio::test]
+async fn question_before_a_restart_is_decided_after_it() {
+    let home = Home::new();
+    home.write(
+        ".glovebox/config.toml",
+        "[security]\nconfirmation_mode = true\n",
+    );
+    let model = home.script(&json!([bash("echo approved"), finish()]));
+    let server = HostServer::start(&home, &model, &[]);
+    let id = server.create("Say it.").await;
+    let events = server
+        .wait_for_event(&id, |event| is_state(event, "awaiting_user_confirmation"))
+        .await;
+    let latest = &events.last().unwrap()["id"];
+    let server = restart(server, &home, &model);
+    let query = format!("{id}&latest_event_id={latest}");
+    let (received, session) = server.connect_socket(&server.key, &query).await;
+    let path = format!("/api/conversations/{id}");
+    while server.get(&path).await["status"] != "RUNNING" {
+        sleep(Duration::from_millis(50)).await;
+    }
+    let decision = r#"42["oh_user_action",{"action":"change_agent_state","args":{"agent_state":"user_confirmed"}}]"#;
+    let request = server.request(Method::POST, &session).body(decision);
+    assert_eq!(request.send().await.unwrap().status(), 200);
+    poll_until(&server, &session, received, r#""content":"approved""#).await;
+    server.terminate();
 }
 
 #[tokio::test]
