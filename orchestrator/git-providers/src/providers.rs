@@ -65,6 +65,20 @@ impl GitProviders {
         Self { client, tokens }
     }
 
+    /// Checks that each provider accepts its token.
+    ///
+    /// # Errors
+    /// Of the first provider that fails; see [`GitError`]. [`RequestError::TokenRejected`] if the
+    /// token is invalid.
+    pub async fn check_tokens(&self) -> Result<(), GitError> {
+        let checks = self.tokens.keys().map(|provider| {
+            self.call(*provider, "check the token", |service| async move {
+                service.check_token().await
+            })
+        });
+        join_all(checks).await.into_iter().collect()
+    }
+
     /// Lists what [`RepositoryQuery::installation_id`] can name: GitHub's installations of an app,
     /// Bitbucket's workspaces, the organization of Azure DevOps.
     ///
@@ -341,6 +355,7 @@ mod tests {
     fn calls_can_be_awaited_on_any_thread(providers: &GitProviders) {
         fn assert_send<T: Send>(_: T) {}
         let github = GitProvider::GitHub;
+        assert_send(providers.check_tokens());
         assert_send(providers.installations(github));
         assert_send(providers.repositories(&RepositoryQuery::default()));
         assert_send(providers.repository(None, "a/b"));

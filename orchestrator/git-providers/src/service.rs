@@ -64,6 +64,15 @@ impl Service {
         }))
     }
 
+    /// Checks that the provider accepts the token.
+    pub(crate) async fn check_token(&self) -> Result<(), RequestError> {
+        match self {
+            Self::GitHub(service) => service.check_token().await,
+            Self::AzureDevOps(service) => service.check_token().await,
+            Self::GitLab(_) | Self::Bitbucket(_) => self.user().await.map(drop),
+        }
+    }
+
     pub(crate) async fn user(&self) -> Result<User, RequestError> {
         call!(self.user())
     }

@@ -14,6 +14,7 @@ use engine::sandbox::SandboxError;
 use git_providers::{GitError, RequestError};
 use http::{HeaderValue, StatusCode, header};
 use protocol::client_api::ErrorBody;
+use protocol::client_api::git::GitProvider;
 use rustix::io::Errno;
 use serde_json::Value;
 
@@ -104,6 +105,8 @@ pub(crate) enum ApiError {
     Profile(#[from] ProfileError),
     #[error(transparent)]
     Git(#[from] GitError),
+    #[error("Invalid token. Please make sure it is a valid {0} token.")]
+    InvalidGitToken(GitProvider),
     #[error("there is no model `{model}`; the models are {known}")]
     UnknownModel { model: String, known: String },
     /// A value that cannot be parsed, with its location in V0's form.
@@ -141,6 +144,18 @@ impl ApiError {
         Self::Invalid {
             field: field.into(),
             problem: problem.to_string(),
+        }
+    }
+
+    /// Returns the error of a token that cannot be stored.
+    pub(crate) fn from_token_check(error: GitError) -> Self {
+        match error {
+            GitError::Request {
+                provider,
+                source: RequestError::TokenRejected { .. },
+                ..
+            } => Self::InvalidGitToken(provider),
+            error => Self::Git(error),
         }
     }
 
@@ -214,6 +229,7 @@ impl ApiError {
                 ProfileError::Store(_) => (StatusCode::INTERNAL_SERVER_ERROR, "SERVER$FAILED"),
             },
             Self::Git(error) => git_status(error),
+            Self::InvalidGitToken(_) => (StatusCode::UNAUTHORIZED, TOKEN_REJECTED),
             Self::UnknownModel { .. } => (StatusCode::NOT_FOUND, "model_not_found"),
             // Not a status that clients send a request again for.
             Self::UnfinishedTurn { code, .. } => (StatusCode::UNPROCESSABLE_ENTITY, code),
@@ -335,6 +351,8 @@ impl ApiError {
     }
 }
 
+const TOKEN_REJECTED: &str = "GIT$TOKEN_REJECTED";
+
 const STORAGE_FULL: (StatusCode, &str) = (StatusCode::INSUFFICIENT_STORAGE, "SERVER$STORAGE_FULL");
 
 const STORE_UNAVAILABLE: (StatusCode, &str) =
@@ -393,7 +411,7 @@ fn git_status(error: &GitError) -> (StatusCode, &'static str) {
     match source {
         RequestError::InvalidInput { .. } => (StatusCode::BAD_REQUEST, "GIT$INVALID_REQUEST"),
         RequestError::AddressRefused { .. } => (StatusCode::BAD_REQUEST, "GIT$ADDRESS_REFUSED"),
-        RequestError::TokenRejected { .. } => (StatusCode::UNAUTHORIZED, "GIT$TOKEN_REJECTED"),
+        RequestError::TokenRejected { .. } => (StatusCode::UNAUTHORIZED, TOKEN_REJECTED),
         RequestError::RateLimited { .. } => (StatusCode::TOO_MANY_REQUESTS, "GIT$RATE_LIMITED"),
         RequestError::NotFound => (StatusCode::NOT_FOUND, "GIT$NOT_FOUND"),
         RequestError::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, "GIT$TIMEOUT"),

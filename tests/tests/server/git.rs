@@ -22,8 +22,8 @@ const UNREACHABLE: &str = "127.0.0.1:1";
 
 /// GitHub's API on loopback, with one reply for each method and path. Stops with the test's
 /// runtime.
-struct GitHub {
-    url: String,
+pub(super) struct GitHub {
+    pub(super) url: String,
     script: Arc<Script>,
 }
 
@@ -35,7 +35,7 @@ struct Script {
 }
 
 impl GitHub {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let script = Arc::<Script>::default();
@@ -43,7 +43,29 @@ impl GitHub {
             .fallback(reply)
             .with_state(Arc::clone(&script));
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, script }
+        let github = Self { url, script };
+        github.accept_tokens();
+        github
+    }
+
+    /// Accepts all tokens that a server checks before it stores them: also for GitLab and Bitbucket.
+    fn accept_tokens(&self) {
+        self.on("GET /", 200, json!({}));
+        self.on(
+            "GET /user",
+            200,
+            json!({"id": 1, "username": "a", "uuid": "b"}),
+        );
+    }
+
+    /// Returns the options of a server that sends the tokens of all providers here.
+    pub(super) fn options(&self) -> Vec<String> {
+        let apis = ["github", "gitlab", "bitbucket"].map(|name| format!("{name}={}", self.url));
+        let apis = apis
+            .into_iter()
+            .flat_map(|api| ["--git-api".to_owned(), api]);
+        apis.chain(["--allow-address", "127.0.0.0/8"].map(str::to_owned))
+            .collect()
     }
 
     /// Sets the reply to a method and path. Other requests get 404.
@@ -57,9 +79,13 @@ impl GitHub {
 
     /// Starts a server whose tokens for GitHub are sent here.
     fn serve(&self, home: &Home) -> HostServer {
-        let api = format!("github={}", self.url);
-        let arguments = ["--git-api", &api, "--allow-address", "127.0.0.0/8"];
-        HostServer::start(home, &home.script(&json!([finish()])), &arguments)
+        self.serve_script(home, &json!([finish()]))
+    }
+
+    fn serve_script(&self, home: &Home, script: &Value) -> HostServer {
+        let options = self.options();
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        HostServer::start(home, &home.script(script), &options)
     }
 }
 
@@ -82,8 +108,8 @@ async fn reply(State(script): State<Arc<Script>>, request: Request) -> Response 
     }
 }
 
-async fn add_token(server: &HostServer, host: Option<&str>) {
-    let tokens = json!({"provider_tokens": {"github": {"token": TOKEN, "host": host}}});
+async fn add_token(server: &HostServer) {
+    let tokens = json!({"provider_tokens": {"github": {"token": TOKEN, "host": null}}});
     server.post("/api/add-git-providers", &tokens).await;
 }
 
@@ -99,7 +125,7 @@ async fn git_routes_have_the_shapes_of_v0() {
     let github = GitHub::start().await;
     let home = Home::new();
     let server = github.serve(&home);
-    add_token(&server, None).await;
+    add_token(&server).await;
     let account = json!({"login": "octocat", "id": 1, "avatar_url": "https://a/", "name": "O"});
     github.on("GET /user", 200, account);
     github.on(
@@ -218,9 +244,9 @@ async fn git_routes_have_the_shapes_of_v0() {
     );
 }
 
-/// Stores tokens with a host from which nothing can be cloned, so that no test calls the providers.
-async fn add_unreachable_tokens(server: &HostServer) {
-    let token = json!({"token": TOKEN, "host": UNREACHABLE});
+/// Stores tokens of three providers.
+async fn add_tokens(server: &HostServer) {
+    let token = json!({"token": TOKEN});
     let tokens = json!({"github": token, "gitlab": token, "bitbucket": token});
     server
         .post(
@@ -228,6 +254,23 @@ async fn add_unreachable_tokens(server: &HostServer) {
             &json!({"provider_tokens": tokens}),
         )
         .await;
+}
+
+/// Returns the configuration of sandboxes that clone from `url` instead of the providers.
+fn clone_from(url: &str) -> String {
+    let hosts = ["github.com", "gitlab.com", "bitbucket.org"];
+    let rules: Vec<_> = hosts
+        .iter()
+        .enumerate()
+        .map(|(at, host)| {
+            format!(
+                "GIT_CONFIG_KEY_{at} = 'url.{url}.insteadOf', GIT_CONFIG_VALUE_{at} = 'https://{host}/acme/'"
+            )
+        })
+        .collect();
+    let count = hosts.len();
+    let rules = rules.join(", ");
+    format!("runtime_startup_env_vars = {{ GIT_CONFIG_COUNT = '{count}', {rules} }}\n")
 }
 
 /// Creates a conversation, and returns its description.
@@ -243,13 +286,16 @@ async fn info(server: &HostServer, request: Value) -> Value {
 
 #[tokio::test]
 async fn new_conversation_has_its_provider_and_trigger() {
+    let github = GitHub::start().await;
     let home = Home::new();
-    let server = HostServer::start(
-        &home,
-        &home.script(&json!([finish(), finish(), finish()])),
-        &[],
+    // Nothing is cloned from the providers.
+    let config = format!(
+        "[sandbox]\n{}",
+        clone_from(&format!("https://{UNREACHABLE}/"))
     );
-    add_unreachable_tokens(&server).await;
+    home.write(".glovebox/config.toml", config);
+    let server = github.serve_script(&home, &json!([finish(), finish(), finish()]));
+    add_tokens(&server).await;
     let plain = info(&server, json!({})).await;
     assert_eq!(
         (&plain["git_provider"], &plain["trigger"]),
@@ -403,7 +449,7 @@ async fn new_conversation_has_its_provider_and_trigger() {
         (1, &json!("gitlab"))
     );
     assert_eq!(
-        listed(&format!("selected_repository={UNREACHABLE}/acme"))
+        listed("selected_repository=/acme/")
             .await
             .as_array()
             .unwrap()
@@ -459,6 +505,7 @@ async fn new_conversation_has_its_provider_and_trigger() {
 /// Commands see the credentials for the clone; the log and the model do not.
 #[tokio::test]
 async fn token_of_the_provider_is_used_for_the_clone() {
+    let gitlab = GitHub::start().await;
     let home = Home::new();
     let upstream = home.path().join("upstream");
     create_repository(&upstream.join("b.git"), &[("README", "")], &[]);
@@ -468,15 +515,15 @@ async fn token_of_the_provider_is_used_for_the_clone() {
         upstream.display()
     );
     let rules =
-        format!("GIT_CONFIG_COUNT = '1', {rule}, GIT_CONFIG_VALUE_0 = 'https://{UNREACHABLE}/a/'");
+        format!("GIT_CONFIG_COUNT = '1', {rule}, GIT_CONFIG_VALUE_0 = 'https://gitlab.com/a/'");
     let volume = format!("{0}:{0}:ro", upstream.display());
     home.write(
         ".glovebox/config.toml",
         format!("[sandbox]\nvolumes = \"{volume}\"\nruntime_startup_env_vars = {{ {rules} }}\n"),
     );
     let command = "find \"$PWD\" -name README; printenv GIT_CONFIG_KEY_1; printf %s \"$GIT_CONFIG_KEY_1\" | sha256sum";
-    let server = HostServer::start(&home, &home.script(&json!([bash(command), finish()])), &[]);
-    let tokens = json!({"gitlab": {"token": TOKEN, "host": UNREACHABLE}});
+    let server = gitlab.serve_script(&home, &json!([bash(command), finish()]));
+    let tokens = json!({"gitlab": {"token": TOKEN}});
     server
         .post(
             "/api/add-git-providers",
@@ -490,7 +537,7 @@ async fn token_of_the_provider_is_used_for_the_clone() {
         .wait_for_event(id, |event| is_state(event, "finished"))
         .await;
     let text = json!(events).to_string();
-    let key = format!("url.https://oauth2:{TOKEN}@{UNREACHABLE}/.insteadOf");
+    let key = format!("url.https://oauth2:{TOKEN}@gitlab.com/.insteadOf");
     let digest = ring::digest::digest(&ring::digest::SHA256, key.as_bytes());
     let hex: String = digest
         .as_ref()
@@ -505,6 +552,49 @@ async fn token_of_the_provider_is_used_for_the_clone() {
     server.terminate();
     let log = std::fs::read_to_string(home.path().join("serve.log")).unwrap();
     assert!(!log.contains("canary"), "{log}");
+}
+
+#[tokio::test]
+async fn token_is_stored_only_if_its_provider_accepts_it() {
+    let github = GitHub::start().await;
+    let home = Home::new();
+    let server = github.serve(&home);
+    server.post("/api/settings", &json!({})).await;
+    add_token(&server).await;
+    let add = async |token: &str, host: Option<&str>| {
+        let tokens = json!({"provider_tokens": {"github": {"token": token, "host": host}}});
+        let (status, body) = server
+            .send(Method::POST, "/api/add-git-providers", Some(&tokens))
+            .await;
+        (status.as_u16(), body)
+    };
+    for (reply, status, code) in [
+        (401, 401, "GIT$TOKEN_REJECTED"),
+        (500, 502, "GIT$PROVIDER_FAILED"),
+    ] {
+        github.on("GET /", reply, json!({}));
+        let (found, body) = add("ghp_other", None).await;
+        assert_eq!((found, &body["msg_id"]), (status, &json!(code)), "{body}");
+        // V0's page shows this text.
+        let invalid = "Invalid token. Please make sure it is a valid github token.";
+        assert_eq!(body["error"] == invalid, reply == 401, "{body}");
+    }
+    // The stored token is checked with a new host only.
+    assert_eq!(add("", None).await.0, 200);
+    let (found, body) = add("", Some(UNREACHABLE)).await;
+    assert_eq!(
+        (found, &body["msg_id"]),
+        (502, &json!("GIT$PROVIDER_FAILED"))
+    );
+    let stored = server.get("/api/settings").await;
+    assert_eq!(stored["provider_tokens_set"], json!({"github": null}));
+    server.send(Method::GET, "/api/user/info", None).await;
+    let (line, authorization) = github.script.requests.lock().unwrap().pop().unwrap();
+    assert_eq!(
+        (line.as_str(), authorization),
+        ("GET /user", format!("Bearer {TOKEN}"))
+    );
+    server.terminate();
 }
 
 #[tokio::test]
@@ -586,7 +676,7 @@ async fn failure_of_a_provider_does_not_leak_the_token() {
     let github = GitHub::start().await;
     let home = Home::new();
     let server = github.serve(&home);
-    add_token(&server, None).await;
+    add_token(&server).await;
     let echo = json!({"message": format!("bad token {TOKEN}")});
     for (status, expected, code) in [
         (401, 401, "GIT$TOKEN_REJECTED"),
@@ -617,8 +707,10 @@ async fn failure_of_a_provider_does_not_leak_the_token() {
         "https://10.0.0.1/git",
         "https://[fd00::1]",
     ] {
-        add_token(&server, Some(host)).await;
-        let (status, body) = server.send(Method::GET, "/api/user/info", None).await;
+        let tokens = json!({"provider_tokens": {"github": {"token": TOKEN, "host": host}}});
+        let (status, body) = server
+            .send(Method::POST, "/api/add-git-providers", Some(&tokens))
+            .await;
         assert_eq!(
             (status.as_u16(), &body["msg_id"]),
             (400, &json!("GIT$ADDRESS_REFUSED")),

@@ -9,12 +9,18 @@ use tests::glovebox::{Home, bash, finish, tool_call};
 use tests::host_server::{HostServer, is_state};
 use tests::model_server::{ModelReply, ModelServer};
 
+use super::git::GitHub;
+
 /// Part of every secret of these tests.
 const NEEDLE: &str = "needle-in-the-files";
 
 /// Starts a server whose model finishes at once.
 fn start(home: &Home) -> HostServer {
     HostServer::start(home, &home.script(&json!([finish()])), &[])
+}
+
+fn strs(texts: &[String]) -> Vec<&str> {
+    texts.iter().map(String::as_str).collect()
 }
 
 /// Starts a server without a model of its own, which logs everything that it can.
@@ -104,18 +110,20 @@ async fn settings_are_returned_as_stored_without_keys() {
 
 #[tokio::test]
 async fn git_tokens_are_stored_by_provider_and_removed() {
+    let providers = GitHub::start().await;
     let home = Home::new();
-    let server = start(&home);
+    let model = home.script(&json!([finish()]));
+    let server = HostServer::start(&home, &model, &strs(&providers.options()));
     server.post("/api/settings", &json!({})).await;
     let tokens = json!({"provider_tokens": {
         "github": {"token": format!("{NEEDLE}-1"), "user_id": null, "host": null},
-        "gitlab": {"token": format!("{NEEDLE}-2"), "host": "gitlab.example"},
+        "gitlab": {"token": format!("{NEEDLE}-2"), "host": "gitlab.com"},
     }});
     server.post("/api/add-git-providers", &tokens).await;
     let stored = server.get("/api/settings").await;
     assert_eq!(
         stored["provider_tokens_set"],
-        json!({"github": null, "gitlab": "gitlab.example"})
+        json!({"github": null, "gitlab": "gitlab.com"})
     );
     let unknown = json!({"provider_tokens": {"other": {"token": "x"}}});
     assert_eq!(
@@ -288,7 +296,9 @@ async fn secrets_and_author_reach_commands_and_are_redacted() {
     let command =
         "echo \"$GIT_AUTHOR_NAME ${#MY_SECRET} ${#GITHUB_TOKEN} [$MY_SECRET] [$GITHUB_TOKEN]\"";
     let script = home.script(&json!([bash(command), finish()]));
-    let server = start_without_model(&home, &["-l", &script]);
+    let github = GitHub::start().await;
+    let arguments = [["-l".to_owned(), script].as_slice(), &github.options()].concat();
+    let server = start_without_model(&home, &strs(&arguments));
     server
         .post("/api/settings", &json!({"git_user_name": "Ada"}))
         .await;

@@ -19,7 +19,8 @@ use engine::secrets::Secret;
 use protocol::UserId;
 use protocol::client_api::git::GitProvider;
 use protocol::client_api::{
-    EmptySecretsStore, GitTokensRequest, NewSecret, SecretUpdate, UserSettings, UserSettingsInfo,
+    EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretUpdate, UserSettings,
+    UserSettingsInfo,
 };
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -131,6 +132,30 @@ impl UserProfiles {
         .await
     }
 
+    /// Returns the tokens that a request would store: new ones, and stored ones for another host.
+    ///
+    /// # Errors
+    /// [`ProfileError::Invalid`] or [`ProfileError::Store`].
+    pub async fn changed_git_tokens(
+        &self,
+        owner: Option<&UserId>,
+        request: &GitTokensRequest,
+    ) -> Result<BTreeMap<GitProvider, GitToken>, ProfileError> {
+        limits::check_git_tokens(request)?;
+        let stored = self.load(owner).await?.git_tokens;
+        let changed = request
+            .provider_tokens
+            .iter()
+            .filter_map(|(provider, given)| {
+                let stored = stored.get(provider);
+                let is_new = given.token.as_ref().is_some_and(is_not_empty);
+                let token = merge_git_token(given.clone(), stored)?;
+                let is_changed = is_new || stored.is_none_or(|stored| stored.host != token.host);
+                is_changed.then_some((*provider, token))
+            });
+        Ok(changed.collect())
+    }
+
     /// Stores tokens of git providers. Those of other providers stay.
     ///
     /// # Errors
@@ -143,22 +168,11 @@ impl UserProfiles {
         limits::check_git_tokens(&request)?;
         self.change(owner, |profile| {
             for (provider, given) in request.provider_tokens.clone() {
-                let stored = profile
+                let stored = profile.git_tokens.remove(&provider);
+                let token = merge_git_token(given, stored.as_ref());
+                profile
                     .git_tokens
-                    .remove(&provider)
-                    .map(|stored| stored.token);
-                let Some(token) = given.token.filter(is_not_empty).or(stored) else {
-                    continue;
-                };
-                let host = given.host.filter(|host| !host.trim().is_empty());
-                profile.git_tokens.insert(
-                    provider,
-                    GitToken {
-                        token,
-                        user_id: given.user_id,
-                        host,
-                    },
-                );
+                    .extend(token.map(|token| (provider, token)));
             }
             if let Some(mut config) = request.mcp_config.clone() {
                 let settings = profile.settings.get_or_insert_default();
@@ -339,6 +353,16 @@ fn merge(mut new: UserSettings, stored: UserSettings) -> UserSettings {
         mcp_config::unmask(config, stored.mcp_config.as_ref());
     }
     new
+}
+
+/// Returns the token that a request stores. `None` if neither it nor the profile has one.
+fn merge_git_token(given: GitTokenRequest, stored: Option<&GitToken>) -> Option<GitToken> {
+    let stored = stored.map(|stored| stored.token.clone());
+    Some(GitToken {
+        token: given.token.filter(is_not_empty).or(stored)?,
+        user_id: given.user_id,
+        host: given.host.filter(|host| !host.trim().is_empty()),
+    })
 }
 
 fn is_not_empty(secret: &SecretString) -> bool {

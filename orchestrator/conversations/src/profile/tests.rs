@@ -296,6 +296,30 @@ async fn git_tokens_are_merged_by_provider() {
 }
 
 #[tokio::test]
+async fn changed_git_tokens_are_new_or_for_another_host() {
+    let (profiles, _) = profiles();
+    let tokens =
+        json!({"github": {"token": "token-1"}, "gitlab": {"token": "token-2", "host": "h"}});
+    let request = parse(json!({"provider_tokens": tokens}));
+    profiles.add_git_tokens(None, request).await.unwrap();
+    let changed = async |tokens| {
+        let request = parse(json!({"provider_tokens": tokens}));
+        let changed = profiles.changed_git_tokens(None, &request).await.unwrap();
+        let token = |token: GitToken| (token.token.expose_secret().to_owned(), token.host);
+        changed.into_values().map(token).collect::<Vec<_>>()
+    };
+    // As V0's page sends them.
+    let same = json!({"github": {"token": "", "host": ""}, "gitlab": {"token": null, "host": "h"}, "bitbucket": {"token": ""}});
+    assert_eq!(changed(same).await, []);
+    let others = json!({"github": {"token": "token-3"}, "gitlab": {"host": "i"}});
+    let expected = [("token-3", None), ("token-2", Some("i"))];
+    assert_eq!(
+        changed(others).await,
+        expected.map(|(token, host)| (token.to_owned(), host.map(str::to_owned)))
+    );
+}
+
+#[tokio::test]
 async fn change_is_repeated_when_another_writer_was_faster() {
     let (profiles, store) = profiles();
     save(&profiles, json!({"language": "de"})).await.unwrap();

@@ -12,6 +12,7 @@ use protocol::client_api::git::User;
 use reqwest::Url;
 use secrecy::ExposeSecret as _;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::client::GitClient;
 use crate::error::RequestError;
@@ -83,6 +84,13 @@ impl AzureDevOps {
 
     pub(crate) fn organizations(&self) -> Vec<String> {
         vec![self.organization.clone()]
+    }
+
+    /// Requests no profile, which most personal access tokens cannot read.
+    pub(crate) async fn check_token(&self) -> Result<(), RequestError> {
+        let path = [&self.organization, "_apis", "connectionData"];
+        let _: IgnoredAny = self.api.get(self.api.url(&path, &[])?).await?;
+        Ok(())
     }
 
     pub(crate) async fn user(&self) -> Result<User, RequestError> {

@@ -9,6 +9,7 @@ mod tasks;
 
 use protocol::client_api::git::User;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::client::GitClient;
 use crate::error::RequestError;
@@ -54,6 +55,12 @@ impl GitHub {
             .base()
             .host_str()
             .is_some_and(|base| base.strip_prefix("api.").unwrap_or(base) == host)
+    }
+
+    /// Requests the root of the API, because tokens of GitHub's apps have no user.
+    pub(crate) async fn check_token(&self) -> Result<(), RequestError> {
+        let _: IgnoredAny = self.api.get(self.api.url(&[], &[])?).await?;
+        Ok(())
     }
 
     pub(crate) async fn user(&self) -> Result<User, RequestError> {

@@ -89,6 +89,31 @@ async fn repository_is_looked_for_at_every_provider() {
 }
 
 #[tokio::test]
+async fn token_is_checked_at_each_provider() {
+    let server = Server::start().await;
+    let all = [
+        GitProvider::GitHub,
+        GitProvider::GitLab,
+        GitProvider::Bitbucket,
+        GitProvider::AzureDevOps,
+    ];
+    let azure = "GET /azure/acme/_apis/connectionData";
+    server
+        .on_json("GET /github", &json!({}))
+        .on_json("GET /gitlab/user", &json!({ "id": 1, "username": "john" }))
+        .on_json("GET /bitbucket/user", &json!({ "uuid": "{u-1}" }))
+        .on_json(azure, &json!({}))
+        .on(azure, Reply::new(401, "{}"));
+    providers(&server, &all).check_tokens().await.unwrap();
+    let cause = cause(providers(&server, &all).check_tokens().await);
+    assert!(
+        matches!(cause, RequestError::TokenRejected { status: 401, .. }),
+        "{cause}"
+    );
+    assert_eq!(server.lines().len(), 8);
+}
+
+#[tokio::test]
 async fn user_is_that_of_the_first_token_that_works() {
     let server = Server::start().await;
     server.on("GET /github/user", Reply::new(401, "{}"));

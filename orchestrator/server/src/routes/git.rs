@@ -1,6 +1,7 @@
 //! Repositories at git providers, with the tokens that the user has stored. No response contains a
 //! token.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, Path, State};
@@ -436,6 +437,14 @@ fn to_content(source: MicroagentSource) -> MicroagentContent {
 /// Returns the git providers that a user has stored tokens for.
 async fn providers(state: &ServerState, user: Option<&UserId>) -> Result<GitProviders, ApiError> {
     let profile = state.profiles.load(user).await?;
+    Ok(with_tokens(state, profile.git_tokens))
+}
+
+/// Returns the git providers of these tokens.
+pub(super) fn with_tokens(
+    state: &ServerState,
+    tokens: BTreeMap<GitProvider, GitToken>,
+) -> GitProviders {
     let to_token = |GitToken {
                         token,
                         user_id,
@@ -445,11 +454,10 @@ async fn providers(state: &ServerState, user: Option<&UserId>) -> Result<GitProv
         user_id,
         host,
     };
-    let tokens = profile
-        .git_tokens
+    let tokens = tokens
         .into_iter()
         .map(|(provider, token)| (provider, to_token(token)));
-    Ok(GitProviders::new(state.git.clone(), tokens.collect()))
+    GitProviders::new(state.git.clone(), tokens.collect())
 }
 
 fn check_length(field: &'static str, text: &str) -> Result<(), ApiError> {

@@ -8,6 +8,7 @@ use axum::{Json, Router};
 use protocol::client_api::{ChangeReply, GitTokensRequest, UserSettings, UserSettingsInfo};
 use serde_json::{Map, Value};
 
+use super::git;
 use crate::error::ApiError;
 use crate::extract::{JsonBody, RequestCaller, parse_value};
 use crate::state::ServerState;
@@ -63,7 +64,8 @@ pub(super) async fn reset() -> ApiError {
     ApiError::RemovedRoute
 }
 
-/// Stores tokens of git providers. Those of other providers stay.
+/// Stores tokens of git providers, if each provider accepts its token. Those of other providers
+/// stay.
 #[utoipa::path(post, path = "/api/add-git-providers",
     request_body = GitTokensRequest,
     responses((status = 200, description = "They are stored", body = ChangeReply)))]
@@ -72,6 +74,12 @@ pub(super) async fn add_git_providers(
     RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<GitTokensRequest>,
 ) -> Result<Json<ChangeReply>, ApiError> {
+    let changed = state
+        .profiles
+        .changed_git_tokens(caller.user.as_ref(), &request)
+        .await?;
+    let checked = git::with_tokens(&state, changed).check_tokens().await;
+    checked.map_err(ApiError::from_token_check)?;
     state
         .profiles
         .add_git_tokens(caller.user.as_ref(), request)
