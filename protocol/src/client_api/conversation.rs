@@ -131,7 +131,8 @@ pub struct ConversationInfo {
     pub runtime_status: Option<ConversationRuntimeStatus>,
     /// Repository in its workspace: its full name at a known provider, else its URL.
     pub selected_repository: Option<String>,
-    /// Branch of the repository.
+    /// Branch of the repository: the one that is checked out if this is known, else the one of the
+    /// request.
     pub selected_branch: Option<String>,
     /// Provider of the repository.
     pub git_provider: Option<GitProvider>,

@@ -341,3 +341,26 @@ async fn prompt_to_remember_quotes_the_conversation() {
         .await;
     assert_eq!(after.len(), events.len());
 }
+
+/// V0's page shows the branch.
+#[tokio::test]
+async fn branch_is_the_one_that_is_checked_out() {
+    let home = Home::new();
+    let origin = home.workspace().join("upstream/project");
+    create_repository(&origin, &[("a", "one\n")], &[]);
+    let url = format!("file://{}", origin.display());
+    let request = json!({"initial_user_msg": "Finish.", "repository": url});
+    let workspace = Workspace::open_with(home, request).await;
+    let project = workspace.at("project");
+    let path = format!("/api/conversations/{}", workspace.id);
+    let branch = async || workspace.server.get(&path).await["selected_branch"].clone();
+    assert_eq!(branch().await, "main");
+    git(&project, &["checkout", "--quiet", "-b", "fix/it"]);
+    assert_eq!(branch().await, "fix/it");
+    // No branch, as while it rebases.
+    git(&project, &["checkout", "--quiet", "--detach"]);
+    assert_eq!(branch().await, Value::Null);
+    fs::remove_dir_all(project.join(".git")).unwrap();
+    fs::write(project.join(".git"), "gitdir: /etc\n").unwrap();
+    assert_eq!(branch().await, Value::Null);
+}

@@ -150,6 +150,18 @@ impl WorkspaceFiles {
         git::diff(self, path).await
     }
 
+    /// Returns the branch that is checked out in the cloned repository. `None` if there is no
+    /// repository, or no branch is checked out.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub async fn branch(&self) -> Result<Option<String>, WorkspaceError> {
+        match &self.repository {
+            Some(folder) => git::branch(self, folder).await,
+            None => Ok(None),
+        }
+    }
+
     /// Returns the knowledge that the agent has: the user's own and the workspace's.
     pub async fn knowledge(&self) -> Vec<KnowledgeEntry> {
         let Some(memory) = self.memory.clone() else {

@@ -1,6 +1,7 @@
 //! Conversations: create, list, rename, start, stop and delete.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
@@ -18,8 +19,10 @@ use protocol::client_api::{
 use protocol::record::{ConversationTrigger, FeedbackGiven};
 use protocol::{ConversationId, Event, UserId};
 use serde::Deserialize;
+use tokio::time::timeout;
 use utoipa::IntoParams;
 
+use super::files::workspace;
 use crate::audit::RequestConversation;
 use crate::error::ApiError;
 use crate::extract::{
@@ -30,6 +33,9 @@ use crate::message::{check_message, check_text};
 use crate::state::ServerState;
 use crate::view;
 use crate::work::parse_body;
+
+/// Time to read a branch. A sandbox that does not respond must not delay the response.
+const BRANCH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number of conversations of a page.
 const MAX_PAGE_SIZE: usize = 100;
@@ -372,7 +378,22 @@ pub(super) async fn find(
     let Some(entry) = conversations.entry(&id).await? else {
         return Ok(Json(None));
     };
-    Ok(Json(view::conversation_info(&state, &entry)))
+    let mut info = view::conversation_info(&state, &entry);
+    if let Some(info) = info
+        .as_mut()
+        .filter(|info| info.selected_repository.is_some() && info.runtime_status.is_some())
+        && let Some(branch) = current_branch(&state, &id).await
+    {
+        info.selected_branch = Some(branch);
+    }
+    Ok(Json(info))
+}
+
+/// Returns the branch that the agent has checked out, which V0's page shows. `None` if it cannot be
+/// read.
+async fn current_branch(state: &ServerState, id: &ConversationId) -> Option<String> {
+    let read = async { workspace(state, id).await.ok()?.branch().await.ok()? };
+    timeout(BRANCH_TIMEOUT, read).await.ok()?
 }
 
 /// Returns the conversation of a path. `None` if the caller can see none of this id.

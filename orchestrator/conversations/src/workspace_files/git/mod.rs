@@ -16,6 +16,9 @@ use super::text;
 const CHANGES: &str = concat!(include_str!("repository.sh"), include_str!("changes.sh"));
 const ORIGINAL: &str = concat!(include_str!("repository.sh"), include_str!("original.sh"));
 
+/// Maximum size of the file `HEAD`. The name of a branch has at most 255 bytes.
+const MAX_HEAD_BYTES: u64 = 1024;
+
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Maximum number of changes, and of bytes in their paths.
@@ -27,6 +30,36 @@ const NO_REPOSITORY: i32 = 3;
 
 /// Exit code if the remote branch has no such file.
 const NO_ORIGINAL: i32 = 4;
+
+/// Returns the branch that is checked out in a repository. Reads the file instead of running git,
+/// because clients request the branch again and again.
+pub(super) async fn branch(
+    workspace: &WorkspaceFiles,
+    repository: &str,
+) -> Result<Option<String>, WorkspaceError> {
+    let path = workspace
+        .resolve(&format!("{repository}/.git/HEAD"))
+        .await?;
+    if path
+        .status
+        .as_ref()
+        .is_none_or(|status| status.size > MAX_HEAD_BYTES)
+    {
+        return Ok(None);
+    }
+    let head = text::read(workspace.files()?, &path).await?;
+    Ok(branch_in(&head).map(str::to_owned))
+}
+
+/// Parses the file `HEAD`. `None` if it names a commit, or is not git's: programs in the sandbox can
+/// write to it.
+fn branch_in(head: &str) -> Option<&str> {
+    let name = head.strip_prefix("ref: refs/heads/")?.trim_end();
+    let is_name = !name.is_empty()
+        && !name.starts_with('.')
+        && !name.contains(|char: char| char.is_whitespace() || char.is_control());
+    is_name.then_some(name)
+}
 
 /// What files are compared with.
 #[derive(Debug, Clone, Copy)]
@@ -221,6 +254,22 @@ fn to_status(status: &str) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn branch_is_none_when_head_names_none() {
+        for (head, branch) in [
+            ("ref: refs/heads/main\n", Some("main")),
+            ("ref: refs/heads/fix/a-b", Some("fix/a-b")),
+            ("48a35aee7b3b53fba0d5d5e6c1bb9d4d7a5a1c3e\n", None),
+            ("ref: refs/tags/v1\n", None),
+            // Of a repository with another format of references.
+            ("ref: refs/heads/.invalid\n", None),
+            ("ref: refs/heads/a b\n", None),
+            ("", None),
+        ] {
+            assert_eq!(branch_in(head), branch, "{head:?}");
+        }
+    }
 
     #[test]
     fn changes_of_nested_repositories_have_their_folder() {
