@@ -341,5 +341,5 @@ pub(super) fn host_name(host: &str) -> &str {
 }
 
 fn refused(error: InvalidSetting) -> HostError {
-    HostError::Refused(format!("{}: {}", error.field, error.problem))
+    HostError::Refused(error.to_string())
 }

@@ -4,7 +4,7 @@ use crate::host::HostError;
 
 /// A setting that is not allowed. Never contains the value of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}")]
+#[error("{field}: {problem}")]
 pub struct InvalidSetting {
     /// The field.
     pub field: &'static str,

@@ -247,6 +247,11 @@ async fn secret_is_rejected_when_it_cannot_be_used() {
     ] {
         let error = add_secret(&profiles, name, value).await.unwrap_err();
         assert_eq!(field(&error), expected, "{name}: {error}");
+        // V0's page shows nothing but the text.
+        assert!(
+            error.to_string().starts_with(&format!("{expected}: ")),
+            "{error}"
+        );
         assert!(!format!("{error:?}").contains(value), "{error:?}");
     }
     for number in 0..128 {
