@@ -46,6 +46,9 @@ pub struct ConversationStarted {
     pub agent: String,
     /// The model's configured name.
     pub model: String,
+    /// Where the model's name is from. `None` for the command line, and in older logs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_source: Option<ModelSource>,
     /// Maximum number of steps.
     pub max_iterations: u32,
     /// Maximum cost of model calls, in US dollars. `None` for no limit.
@@ -101,6 +104,16 @@ pub struct ConversationStarted {
     /// What created it. `None` for the command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trigger: Option<ConversationTrigger>,
+}
+
+/// Where the name of a conversation's model is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelSource {
+    /// The server's configuration.
+    Configuration,
+    /// The settings of the user.
+    User,
 }
 
 /// What created a conversation, with V0's names.

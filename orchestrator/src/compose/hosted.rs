@@ -110,6 +110,7 @@ impl ConfiguredFactory {
         let started = ConversationStarted {
             git_provider,
             trigger,
+            model_source: Some(self.configs.model_source(&config)),
             ..started(&config, &folder, setup, model)?
         };
         let agent = task.agent(agent(&config)?);
@@ -219,13 +220,15 @@ impl ConversationFactory for ConfiguredFactory {
         let ConversationStarted {
             agent,
             model,
+            model_source,
             owner,
             ..
         } = &stored.started;
         let owner = owner.as_ref();
+        let profile = self.profile(owner).await?;
         let config = self
             .configs
-            .for_stored(owner, &self.profile(owner).await?, agent, model)?;
+            .for_stored(owner, &profile, agent, (model, *model_source))?;
         self.stored_conversation(config, stored)
             .await
             .map_err(host_error)

@@ -28,6 +28,7 @@ pub(crate) fn started(
     Ok(ConversationStarted {
         agent: config.agent.stored_name.clone(),
         model,
+        model_source: None,
         max_iterations: config.max_iterations,
         max_budget: config.max_budget,
         confirmation: confirmation_policy(&config.security),

@@ -17,6 +17,7 @@ use git_providers::AddressPolicy;
 use protocol::UserId;
 use protocol::client_api::UserSettings;
 use protocol::client_api::git::GitProvider;
+use protocol::record::ModelSource;
 use protocol::risk::ConfirmationPolicy;
 use secrecy::{ExposeSecret as _, SecretString};
 
@@ -59,6 +60,7 @@ impl UserConfigs {
         let models = ModelPolicy {
             addresses,
             configured,
+            prices: operators.model_prices.clone(),
             has_budget: operators.max_budget.is_some(),
         };
         Self {
@@ -125,15 +127,33 @@ impl UserConfigs {
         self.compose(owner, profile, agent, None)
     }
 
-    /// The configuration of a stored conversation, which keeps its agent.
+    /// The configuration of a stored conversation, which keeps its agent. Its model is kept unless
+    /// it was the one of the configuration, which may have another one now. A script is kept too:
+    /// the responses of another one belong to other conversations.
     pub(super) fn for_stored(
         &self,
         owner: Option<&UserId>,
         profile: &UserProfile,
         agent: &str,
-        model: &str,
+        (model, source): (&str, Option<ModelSource>),
     ) -> Result<Config, HostError> {
-        self.compose(owner, profile, agent, Some(model))
+        let is_script = is_scripted_name(model)
+            && self
+                .agents
+                .get(agent)
+                .is_some_and(|config| is_scripted(&config.llm));
+        let is_kept = source != Some(ModelSource::Configuration) || is_script;
+        self.compose(owner, profile, agent, is_kept.then_some(model))
+    }
+
+    /// Where the model of a configuration for a conversation is from.
+    pub(super) fn model_source(&self, config: &Config) -> ModelSource {
+        let operators = self.agents.get(&config.agent.stored_name);
+        if operators.is_some_and(|operators| operators.llm.model == config.llm.model) {
+            ModelSource::Configuration
+        } else {
+            ModelSource::User
+        }
     }
 
     fn compose(

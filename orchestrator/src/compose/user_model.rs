@@ -4,13 +4,15 @@
 //! have a price. A user who chooses a model of another provider, or another address, has to bring a
 //! key. An address of the user is guarded: it must not lead into the operator's network.
 
+use std::collections::BTreeMap;
+
 use conversations::InvalidSetting;
 use git_providers::{AddressPolicy, RefusedAddress};
 use protocol::client_api::UserSettings;
 use reqwest::Url;
 
 use super::model::is_scripted_name;
-use crate::config::LlmSettings;
+use crate::config::{LlmSettings, ModelPrice};
 
 /// A model of OpenAI's wire format, to check an address without a model.
 const ANY_MODEL: &str = "model";
@@ -25,6 +27,8 @@ pub(super) struct ModelPolicy {
     pub addresses: AddressPolicy,
     /// Names of the configured models.
     pub configured: Vec<String>,
+    /// Prices that sections of the configuration set, by model.
+    pub prices: BTreeMap<String, ModelPrice>,
     /// Whether calls with the operator's keys count towards a budget of the operator.
     pub has_budget: bool,
 }
@@ -72,11 +76,10 @@ pub(super) fn choose(
         return Ok(chosen);
     }
     if chosen.model != operators.model {
-        // The configured price is that of the operator's model.
-        (
-            chosen.provider.input_cost_per_token,
-            chosen.provider.output_cost_per_token,
-        ) = (None, None);
+        // The price in the section of the operator's model is not the price of this one.
+        let price = policy.prices.get(&model);
+        chosen.provider.input_cost_per_token = price.map(|price| price.input);
+        chosen.provider.output_cost_per_token = price.map(|price| price.output);
     }
     let is_operators = choose_address(&mut chosen, operators, &model, user, &policy.addresses)?;
     match &user.llm_api_key {
@@ -100,12 +103,15 @@ fn check_price(
             .configured
             .iter()
             .any(|configured| configured == model)
+        || policy.prices.contains_key(model)
         || llm::is_price_known(&chosen.provider_config(model));
     if is_limited {
         return Ok(());
     }
     let problem = format!(
-        "{model} has no known price, which this server's budget needs: bring a key of your own"
+        "{model} has no known price, which this server's budget needs: choose another model or enter a key of your own in \
+         your settings, or ask the operator to set input_cost_per_token and output_cost_per_token in an [llm.NAME] section \
+         with this model"
     );
     Err(InvalidSetting::new("llm_model", problem))
 }

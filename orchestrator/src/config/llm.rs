@@ -1,5 +1,6 @@
 //! `[llm]` and its groups: the agent's model, and those with a task of their own.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +41,13 @@ pub(crate) struct LlmSettings {
     pub log_folder: Option<PathBuf>,
     /// Hash of the section, which holds secrets and therefore cannot be compared itself.
     section_hash: u64,
+}
+
+/// The price of a model, in US dollars per token.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ModelPrice {
+    pub input: f64,
+    pub output: f64,
 }
 
 impl LlmSettings {
@@ -177,6 +185,35 @@ impl LlmSettings {
         settings.overlay(group.clone());
         settings.set_default_integer("llm", "max_output_tokens", MAX_TITLE_TOKENS);
         Ok(Some(Self::from_section(&settings)))
+    }
+
+    /// The prices that the section and its groups set, by model. The higher one if a model has
+    /// several, so that a budget is not exceeded.
+    pub(super) fn read_prices(
+        settings: &Settings,
+        file: &ConfigFile,
+    ) -> BTreeMap<String, ModelPrice> {
+        let groups = file
+            .groups
+            .iter()
+            .filter(|((section, _), _)| section == "llm")
+            .map(|(_, group)| Self::from_group(settings, group));
+        let mut prices: BTreeMap<String, ModelPrice> = BTreeMap::new();
+        for llm in groups.chain([Self::from_section(settings)]) {
+            let LlmConfig {
+                input_cost_per_token: Some(input),
+                output_cost_per_token: Some(output),
+                ..
+            } = llm.provider
+            else {
+                continue;
+            };
+            let Some(model) = llm.model else { continue };
+            let price = prices.entry(model).or_insert(ModelPrice { input, output });
+            price.input = price.input.max(input);
+            price.output = price.output.max(output);
+        }
+        prices
     }
 
     /// The model that applies drafted edits. `None` if the agent's own model does.

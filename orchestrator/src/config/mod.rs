@@ -49,7 +49,7 @@ pub(crate) use host::HostEnvironment;
 use host::expand_home;
 use layers::Layers;
 pub(crate) use layers::RestrictedFile;
-pub(crate) use llm::LlmSettings;
+pub(crate) use llm::{LlmSettings, ModelPrice};
 pub(crate) use mcp::McpSettings;
 pub(crate) use runtime::{Runtime, UnknownRuntime};
 pub(crate) use sandbox::{SandboxSettings, SshSettings, UnknownHostPolicy};
@@ -159,6 +159,8 @@ pub(crate) struct Config {
     pub replay_trajectory: Option<PathBuf>,
     /// The agent's model.
     pub llm: LlmSettings,
+    /// Prices that `[llm]` and its groups set, by model. Also of groups that no agent uses.
+    pub model_prices: BTreeMap<String, ModelPrice>,
     /// Model that a router asks first, and that `llm` replaces where it lacks a capability.
     pub secondary_llm: Option<LlmSettings>,
     /// Model that generates titles. `None` if titles are not generated.
@@ -367,6 +369,7 @@ impl Config {
                 .map(|path| expand_home(path, environment))
                 .transpose()?,
             llm,
+            model_prices: LlmSettings::read_prices(&settings, file),
             secondary_llm: routing::read(&settings, file)?,
             title_llm: LlmSettings::read_title(&settings, file)?,
             draft_editor_llm,

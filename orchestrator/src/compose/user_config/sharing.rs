@@ -77,6 +77,7 @@ fn visit_private(config: &mut Config, is_kept: &mut dyn FnMut(&str) -> bool) {
         enable_browser: _,
         marks_pages: _,
         llm: _,
+        model_prices: _,
         secondary_llm: _,
         title_llm: _,
         draft_editor_llm: _,

@@ -238,10 +238,60 @@ fn operators_model_is_used_when_the_users_lacks_a_key() {
             None,
             &profile(model("anthropic/c")),
             "CodeActAgent",
-            "openai/s",
+            ("openai/s", None),
         )
         .unwrap();
     assert_eq!(stored.llm.model.as_deref(), Some("openai/s"));
+}
+
+/// The operator has changed the model of the configuration, and has a budget.
+#[test]
+fn stored_model_of_the_configuration_follows_it() {
+    let owner = "ada".parse().unwrap();
+    let resumed = |file: &str, settings, source| {
+        let stored = ("openai/old", source);
+        configs(file)
+            .for_stored(Some(&owner), &profile(settings), "CodeActAgent", stored)
+            .map(|config| config.llm)
+    };
+    let budget = "[core]\nmax_budget_per_task = 1.0\n";
+    let (configuration, user) = (Some(ModelSource::Configuration), Some(ModelSource::User));
+    let none = UserSettings::default;
+    let followed = resumed(budget, none(), configuration).unwrap();
+    assert_eq!(followed.model.as_deref(), Some("openai/a"));
+    let own = UserSettings {
+        llm_model: Some("openai/gpt-4o".to_owned()),
+        ..none()
+    };
+    let chosen = resumed(budget, own, configuration).unwrap();
+    assert_eq!(chosen.model.as_deref(), Some("openai/gpt-4o"));
+    // A model that the user chose is kept, and has the price of any section that names it.
+    for source in [user, None] {
+        let error = resumed(budget, none(), source).unwrap_err().to_string();
+        for step in ["openai/old", "in your settings", "[llm.NAME]"] {
+            assert!(error.contains(step), "{error}");
+        }
+        let section = "[llm.old]\nmodel = 'openai/old'\ninput_cost_per_token = 1e-6\noutput_cost_per_token = 2e-6\n";
+        let kept = resumed(&format!("{budget}{section}"), none(), source).unwrap();
+        assert_eq!(kept.model.as_deref(), Some("openai/old"));
+        assert_eq!(kept.provider.input_cost_per_token, Some(1e-6));
+        assert_eq!(kept.provider.output_cost_per_token, Some(2e-6));
+    }
+}
+
+#[test]
+fn source_of_a_model_is_recorded() {
+    let source = |model: Option<&str>| {
+        let settings = UserSettings {
+            llm_model: model.map(str::to_owned),
+            ..UserSettings::default()
+        };
+        configs("").model_source(&compose("", settings))
+    };
+    assert_eq!(source(None), ModelSource::Configuration);
+    assert_eq!(source(Some("openai/b")), ModelSource::User);
+    // Without a key of the user, the configuration's model is used instead.
+    assert_eq!(source(Some("anthropic/c")), ModelSource::Configuration);
 }
 
 /// Everything that is private to the operator, in the main agent and in one that tasks are
