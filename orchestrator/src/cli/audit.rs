@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use protocol::{ConversationId, UserId};
 use serde_json::{Value, json};
 
-use super::{candidates, load_config_to_read, open_state_of_server, print, table};
+use super::{StoreUse, candidates, load_config_to_read, open_state_of_server, print, table};
 use crate::compose::Stores;
 use crate::config::Overrides;
 use crate::exit::Exit;
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: AuditArguments, overrides: &Overrides) -> any
         json,
     } = arguments;
     let mut config = load_config_to_read(overrides)?;
-    let state_dir = open_state_of_server(&mut config, overrides)?;
+    let state_dir = open_state_of_server(&mut config, overrides, StoreUse::Show)?;
     let stores = Stores::open(&config, &state_dir).await?;
     let entries = match stores.accounts_to_read().await? {
         Some(accounts) => {

@@ -56,7 +56,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 pub(crate) use completions::complete_if_requested;
 pub(crate) use options::parse;
-use served_store::open_state_of_server;
+use served_store::{StoreUse, open_state_of_server};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 

@@ -3,13 +3,25 @@
 use super::{print, trusted_config};
 use crate::compose::{self, ServedStore, StateDir};
 use crate::config::{Config, Overrides, StoreSettings};
+use crate::exit::UsageError;
 use crate::redacted_stderr;
 
+/// What a command does with the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StoreUse {
+    /// Shows some of it.
+    Show,
+    /// Changes it, or copies all of it: the wrong store is not noticed in time.
+    ChangeOrCopy,
+}
+
 /// Opens the state folder of a command for the server's users or data. If the server of that folder
-/// uses another store, so does the command, unless the user has named one; if it cannot, it warns.
+/// uses another store, so does the command, unless the user has named one; if it cannot, it warns,
+/// or fails if it would change or copy the wrong store.
 pub(super) fn open_state_of_server(
     config: &mut Config,
     overrides: &Overrides,
+    store_use: StoreUse,
 ) -> anyhow::Result<StateDir> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let own = config.store.name();
@@ -31,9 +43,18 @@ pub(super) fn open_state_of_server(
                 "using {name}, the store of the running server, from {file}\n"
             ));
         }
-        None => print::warning(&format!(
-            "the server of this state folder uses {name}, this command {own}: give it the server's --store or --config-file"
-        )),
+        None => {
+            let problem = format!(
+                "the server of this state folder uses {name}, this command {own}: give it the server's --store (STORE_URL) or \
+                 --config-file"
+            );
+            if store_use == StoreUse::ChangeOrCopy && !is_chosen {
+                let text =
+                    format!("{problem}; a --config-file without that store insists on {own}");
+                return Err(UsageError(text).into());
+            }
+            print::warning(&problem);
+        }
     }
     Ok(state_dir)
 }

@@ -9,7 +9,7 @@ mod report;
 mod restore;
 mod stop;
 
-use super::{load_config_to_read, open_state_of_server};
+use super::{StoreUse, load_config_to_read, open_state_of_server};
 use crate::compose::StateDir;
 use crate::config::{Config, Overrides};
 use crate::exit::Exit;
@@ -29,7 +29,7 @@ pub(super) enum StoreCommand {
 
 pub(super) async fn run(command: StoreCommand, overrides: &Overrides) -> anyhow::Result<Exit> {
     let mut config = load_config_to_read(overrides)?;
-    let state_dir = open_state_of_server(&mut config, overrides)?;
+    let state_dir = open_state_of_server(&mut config, overrides, StoreUse::ChangeOrCopy)?;
     let stop = StopSignal::listen()?;
     match run_in(command, &config, &state_dir, &stop).await {
         Err(_) if stop.is_stopped() => Ok(Exit::Interrupted),

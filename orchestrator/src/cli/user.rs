@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use protocol::UserId;
 use serde_json::json;
 
-use super::{candidates, load_config_to_read, open_state_of_server, print, table};
+use super::{StoreUse, candidates, load_config_to_read, open_state_of_server, print, table};
 use crate::compose::Stores;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
@@ -70,19 +70,26 @@ The conversations stay, and only the operator sees them. One that runs continues
 
 pub(super) async fn run(arguments: UserArguments, overrides: &Overrides) -> anyhow::Result<Exit> {
     let mut config = load_config_to_read(overrides)?;
-    let state_dir = open_state_of_server(&mut config, overrides)?;
+    let state_dir = open_state_of_server(&mut config, overrides, arguments.command.store_use())?;
     let stores = Stores::open(&config, &state_dir).await?;
     let done = execute(arguments.command, &stores).await;
     stores.close().await;
     done
 }
 
-async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<Exit> {
-    let accounts = match command {
-        UserCommand::Ls { .. } | UserCommand::Key(KeyCommand::Ls { .. }) => {
-            stores.accounts_to_read().await?
+impl UserCommand {
+    fn store_use(&self) -> StoreUse {
+        match self {
+            Self::Ls { .. } | Self::Key(KeyCommand::Ls { .. }) => StoreUse::Show,
+            Self::Add { .. } | Self::Rm { .. } | Self::Key(_) => StoreUse::ChangeOrCopy,
         }
-        _ => None,
+    }
+}
+
+async fn execute(command: UserCommand, stores: &Stores) -> anyhow::Result<Exit> {
+    let accounts = match command.store_use() {
+        StoreUse::Show => stores.accounts_to_read().await?,
+        StoreUse::ChangeOrCopy => None,
     };
     let accounts = match accounts {
         Some(accounts) => accounts,

@@ -60,12 +60,30 @@ async fn commands_find_the_store_of_the_running_server() {
     );
     assert!(!other.stdout.contains("ada"), "{}", other.stdout);
     std::fs::remove_file(file).unwrap();
-    let unknown = home.run(&["user", "ls"]).expect(0);
-    assert!(
-        unknown.stderr.contains("give it the server's --store"),
-        "{}",
-        unknown.stderr
-    );
+    // Without the address, a command warns, and refuses to change or copy the wrong store.
+    std::fs::write(home.path().join("backup.tar.gz"), "good").unwrap();
+    for (arguments, code) in [
+        (["user", "ls"].as_slice(), 0),
+        (&["audit"], 0),
+        (&["user", "add", "ben"], 2),
+        (&["user", "rm", "ada", "-y"], 2),
+        (&["user", "key", "add", "ada"], 2),
+        (&["store", "backup", "--force", "backup.tar.gz"], 2),
+        (&["store", "restore", "backup.tar.gz"], 2),
+    ] {
+        let unknown = home.run(arguments).expect(code);
+        assert!(
+            unknown.stderr.contains("give it the server's --store"),
+            "{arguments:?}: {}",
+            unknown.stderr
+        );
+    }
+    let backup = std::fs::read_to_string(home.path().join("backup.tar.gz"));
+    assert_eq!(backup.unwrap(), "good");
+    home.run(&["user", "add", "ben", "--config-file", "other.toml"])
+        .expect(0);
+    home.run(&["user", "key", "add", "ada", "--store", &address])
+        .expect(0);
 }
 
 #[tokio::test]
