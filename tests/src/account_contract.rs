@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use accounts::{
-    AccountError, AccountRecords, AccountStore, AddedAccounts, AuditActor, AuditEntry, AuditFilter,
-    AuditMerge, AuditStore, Authenticator, Credential, Key, KeyRecord, KeyScope, MAX_KEYS, NewKey,
-    SecretHash, Session, User, Users, unix_now,
+    AccountChanges, AccountError, AccountRecords, AccountStore, AddedAccounts, AuditActor,
+    AuditEntry, AuditFilter, AuditMerge, AuditStore, Authenticator, Credential, Key, KeyRecord,
+    KeyScope, MAX_KEYS, NewKey, SecretHash, Session, User, Users, unix_now,
 };
 use protocol::UserId;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -491,6 +491,80 @@ pub async fn records_are_added_and_change_no_existing_user(backend: &dyn Account
     assert!(matches!(added, Err(AccountError::TooManyKeys { .. })));
 }
 
+/// A store gets the revocations, removals and new keys of its source, and records what it removes.
+pub async fn changes_of_a_source_are_made(backend: &dyn AccountBackend) {
+    let store = backend.open().await;
+    let users = Users::new(Arc::clone(&store));
+    let mut keys = Vec::new();
+    for name in ["ada", "ada", "ada", "ben"] {
+        if store.user(&user(name)).await.unwrap().is_none() {
+            users.add(&user(name)).await.unwrap();
+        }
+        let key = users.add_key(&user(name), KeyScope::Write, None).await;
+        keys.push(key.unwrap());
+    }
+    let [kept, revoked, new, of_ben] = keys.as_slice() else {
+        unreachable!()
+    };
+    let copied = store.records().await.unwrap();
+    assert!(copied.revoked().is_empty());
+    // As if the source had added it since.
+    let added = copied
+        .keys()
+        .iter()
+        .find(|record| record.key.id == new.key.id);
+    let mut added = added.unwrap().clone();
+    added.key.id = "0123456789ab".parse().unwrap();
+    added.hash = SecretHash::from_bytes(
+        [
+            [0x01, 0x23, 0x45, 0x67, 0x89, 0xab].as_slice(),
+            [7; 26].as_slice(),
+        ]
+        .concat()
+        .try_into()
+        .unwrap(),
+    );
+    added.key.last_used_at = Some(6);
+    let mut source_users = copied.users().to_vec();
+    source_users[1].removed_at = Some(9);
+    let is_kept = |record: &&KeyRecord| [&kept.key.id, &new.key.id].contains(&&record.key.id);
+    let mut source_keys: Vec<_> = copied.keys().iter().filter(is_kept).cloned().collect();
+    source_keys.push(added.clone());
+    let source = AccountRecords::new(source_users, source_keys)
+        .unwrap()
+        .with_revoked([revoked.key.id.clone(), of_ben.key.id.clone()]);
+    let other_handle = backend.open().await;
+    for is_first in [true, false] {
+        let found = other_handle.records().await.unwrap();
+        let changed = AccountChanges::between(&source, &found)
+            .apply(other_handle.as_ref())
+            .await
+            .unwrap();
+        let expected = if is_first { (1, 2, 1) } else { (0, 0, 0) };
+        let counts = (
+            changed.removed_users,
+            changed.removed_keys,
+            changed.added.keys,
+        );
+        assert_eq!(counts, expected);
+        assert_eq!(changed.users_without_account, [user("ben")]);
+        assert_eq!(changed.differences, []);
+    }
+    let authenticator = authenticator(&store, "operator");
+    for key in [revoked, of_ben] {
+        assert_eq!(user_of(&authenticator, key).await, None);
+    }
+    for key in [kept, new] {
+        assert_eq!(user_of(&authenticator, key).await, Some(user("ada")));
+    }
+    assert_eq!(store.find_key(&added.hash).await.unwrap(), Some(added.key));
+    let records = store.records().await.unwrap();
+    let expected = [revoked.key.id.clone(), of_ben.key.id.clone()];
+    assert_eq!(records.revoked(), &expected.into_iter().collect());
+    let ben = store.user(&user("ben")).await.unwrap();
+    assert_eq!(ben.unwrap().removed_at, Some(9));
+}
+
 fn entry(number: u64, actor: AuditActor) -> AuditEntry {
     AuditEntry {
         at_ms: number,
@@ -659,6 +733,7 @@ macro_rules! account_contract {
             audit_log_is_bounded_and_wrong_keys_displace_nothing,
             user_displaces_no_audit_entries_of_others,
             records_are_added_and_change_no_existing_user,
+            changes_of_a_source_are_made,
             audit_entries_are_merged_once,
         );
     };

@@ -12,6 +12,7 @@
 //!
 //! Knows no adapter: the stores are an [`AccountStore`] and an [`AuditStore`].
 
+mod account_changes;
 mod audit;
 mod audit_merge;
 mod authenticator;
@@ -24,6 +25,9 @@ mod store;
 mod time;
 mod users;
 
+pub use account_changes::{
+    AccountChanges, AccountDifference, AccountDifferenceKind, ChangedAccounts,
+};
 pub use audit::{AuditActor, AuditEntry, AuditFilter, AuditStore, MAX_AUDIT_ENTRIES};
 pub use audit_merge::AuditMerge;
 pub use authenticator::{Authenticator, MAX_SESSIONS, SESSION_LIFETIME};

@@ -24,6 +24,8 @@ pub struct KeyRecord {
 pub struct AccountRecords {
     users: Vec<User>,
     keys: Vec<KeyRecord>,
+    /// Keys that were removed.
+    revoked: BTreeSet<KeyId>,
 }
 
 /// Why users and keys do not belong together.
@@ -80,7 +82,20 @@ impl AccountRecords {
                 return Err(InvalidRecords::WrongId(key.id.clone()));
             }
         }
-        Ok(Self { users, keys })
+        Ok(Self {
+            users,
+            keys,
+            revoked: BTreeSet::new(),
+        })
+    }
+
+    /// Sets the ids of the keys that were revoked, or whose user was removed.
+    #[must_use]
+    pub fn with_revoked(self, revoked: impl IntoIterator<Item = KeyId>) -> Self {
+        Self {
+            revoked: revoked.into_iter().collect(),
+            ..self
+        }
     }
 
     /// Returns the users, also removed ones.
@@ -91,6 +106,11 @@ impl AccountRecords {
     /// Returns the keys of all users.
     pub fn keys(&self) -> &[KeyRecord] {
         &self.keys
+    }
+
+    /// Returns the ids of the keys that were revoked, or whose user was removed.
+    pub fn revoked(&self) -> &BTreeSet<KeyId> {
+        &self.revoked
     }
 
     /// Returns the part that a store with these users lacks: the other users with their keys.
@@ -110,6 +130,7 @@ impl AccountRecords {
         Self {
             users: users.collect(),
             keys: keys.collect(),
+            revoked: BTreeSet::new(),
         }
     }
 }

@@ -25,6 +25,6 @@ pub use blobs::{BlobStore, BlobStoreError, S3_VARIABLES, S3Options};
 pub use postgres::{PostgresAccounts, PostgresStore};
 pub use sealed::{
     AddedDocument, EncryptedDocument, EncryptedDocuments, SealedDocument, SealedDocuments,
-    SealedError, SealingKey,
+    SealedError, SealingKey, UpdatedDocument,
 };
 pub use sqlite::{Durability, OpenError, SqliteOptions, SqliteStore};

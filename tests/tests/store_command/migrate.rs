@@ -185,6 +185,116 @@ async fn users_keys_and_settings_work_after_a_migration() {
     assert!(!home.conversations().contains(&own));
 }
 
+#[tokio::test]
+async fn repeated_migration_revokes_keys_of_a_folder() {
+    let (home, other) = (Home::new(), Home::new());
+    let folder = other.path().join(".glovebox");
+    repeated_migration(&home, folder.to_str().unwrap(), &other, &[]).await;
+}
+
+#[tokio::test]
+async fn repeated_migration_revokes_keys_of_a_database() {
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let (home, address) = (Home::new(), database.address());
+    repeated_migration(&home, &address, &home, &["--store", &address]).await;
+}
+
+/// `target` is the home of the target, whose commands need the options `store`.
+async fn repeated_migration(home: &Home, to: &str, target: &Home, store: &[&str]) {
+    let model = home.script(&json!([finish()]));
+    let server = HostServer::start(home, &model, &[]);
+    let (ada, ben) = (home.add_user("ada"), home.add_user("ben"));
+    let (revoked, revoked_id) = home.add_key("ada", &[]);
+    let (early, early_id) = home.add_key("ada", &[]);
+    let secret = |name| json!({"name": name, "value": "a needle", "description": ""});
+    let add_secret = async |server: &HostServer, key: &str, name| {
+        let body = secret(name);
+        let added = server.send_as(key, Method::POST, "/api/secrets", Some(&body));
+        let (status, body) = added.await;
+        assert!(status.is_success(), "{status} {body}");
+    };
+    add_secret(&server, &ada, "FIRST").await;
+    add_secret(&server, &ben, "FIRST").await;
+    if !std::ptr::eq(home, target) {
+        copy_secrets_key(home, target);
+    }
+    let migrate = ["store", "migrate", "--json", "--to", to];
+    home.run(&migrate).expect(0);
+
+    home.run(&["user", "key", "revoke", &revoked_id]).expect(0);
+    home.run(&["user", "rm", "ben", "-y"]).expect(0);
+    let (late, _) = home.add_key("ada", &[]);
+    add_secret(&server, &ada, "SECOND").await;
+    let (_, summary) = report(&home.run(&migrate).expect(0).stdout);
+    let changes = |kind: &str| {
+        ["added", "changed", "removed", "different"].map(|name| summary[kind][name].as_u64())
+    };
+    assert_eq!(changes("users"), [0, 0, 1, 0].map(Some), "{summary}");
+    assert_eq!(changes("keys"), [1, 0, 2, 0].map(Some), "{summary}");
+    assert_eq!(changes("settings"), [0, 1, 0, 0].map(Some), "{summary}");
+    server.terminate();
+
+    let server = HostServer::start(target, &model, store);
+    for (key, expected) in [
+        (&ada, 200),
+        (&early, 200),
+        (&late, 200),
+        (&revoked, 401),
+        (&ben, 401),
+    ] {
+        let status = server.status_with_key("/api/conversations", Some(key));
+        assert_eq!(status.await, expected);
+    }
+    let secrets = server
+        .send_as(&ada, Method::GET, "/api/secrets", None)
+        .await;
+    let secrets = &secrets.1["custom_secrets"];
+    assert_eq!(secrets.as_array().map(Vec::len), Some(2), "{secrets}");
+
+    // The target is used: a key is revoked, one is added, and settings change in both.
+    let in_target = |arguments: &[&str]| target.run(&[arguments, store].concat()).expect(0);
+    in_target(&["user", "key", "revoke", &early_id]);
+    let own = in_target(&["user", "key", "add", "ada", "--json"]).stdout;
+    let own: Value = serde_json::from_str(&own).unwrap();
+    add_secret(&server, &ada, "OF_TARGET").await;
+    server.terminate();
+    let server = HostServer::start(home, &model, &[]);
+    add_secret(&server, &ada, "OF_SOURCE").await;
+    server.terminate();
+    let refused = home.run(&migrate).expect(1).stdout;
+    let problems: Vec<Value> = refused
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Value| line["user"] == "ada" && line["status"] == "differs")
+        .collect();
+    let [settings, keys] = problems.as_slice() else {
+        panic!("{refused}");
+    };
+    for (problem, expected) in [
+        (settings, "settings were changed in the target too"),
+        (keys, own["id"].as_str().unwrap()),
+    ] {
+        let problem = problem["problem"].as_str().unwrap();
+        assert!(problem.contains(expected), "{problem}");
+    }
+    let server = HostServer::start(target, &model, store);
+    for (key, expected) in [
+        (own["key"].as_str().unwrap(), 200),
+        (early.as_str(), 401),
+        (revoked.as_str(), 401),
+    ] {
+        let status = server.status_with_key("/api/conversations", Some(key));
+        assert_eq!(status.await, expected);
+    }
+    let secrets = server
+        .send_as(&ada, Method::GET, "/api/secrets", None)
+        .await;
+    assert!(secrets.1.to_string().contains("OF_TARGET"), "{}", secrets.1);
+    server.terminate();
+}
+
 #[test]
 fn running_conversation_is_migrated_after_its_end() {
     let (home, other) = (Home::new(), Home::new());

@@ -3,6 +3,7 @@
 use secrecy::{ExposeSecret as _, SecretSlice, SecretString};
 use storage::{
     AddedDocument, EncryptedDocument, PostgresStore, SealedDocuments, SealedError, SealingKey,
+    UpdatedDocument,
 };
 use tests::postgres::TestDatabase;
 
@@ -144,6 +145,30 @@ async fn copied_documents_are_read_and_replace_no_other() {
         read(&documents_here, "users/39").await,
         Some((1, "own".to_owned()))
     );
+    // Changed in the source, then in both.
+    let copied = async |name: &str| encrypted.copied_revision(name).await.unwrap();
+    let update = async || {
+        let copy = encrypted.read("users/08").await.unwrap().unwrap();
+        let base = copied("users/08").await;
+        documents_here.update(&copy, base).await.unwrap()
+    };
+    assert_eq!(update().await, UpdatedDocument::Exists);
+    documents_there
+        .write("users/08", 1, content("changed"))
+        .await
+        .unwrap();
+    assert_eq!(update().await, UpdatedDocument::Replaced);
+    assert_eq!(
+        read(&documents_here, "users/08").await,
+        Some((2, "changed".to_owned()))
+    );
+    for documents in [&documents_here, &documents_there] {
+        documents
+            .write("users/08", 2, content("again"))
+            .await
+            .unwrap();
+    }
+    assert_eq!(update().await, UpdatedDocument::Differs);
     let found = to.encrypted_documents().read("users/07").await.unwrap();
     assert_eq!(found.as_ref(), Some(&copies[7]));
 }

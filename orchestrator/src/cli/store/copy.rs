@@ -1,16 +1,23 @@
-//! Copies the parts of a store, or of a backup, into another store. Nothing that exists is changed,
-//! except that a log gets the events that follow its own.
+//! Copies the parts of a store, or of a backup, into another store. A log that exists gets the
+//! events that follow its own. Of users, keys and settings, a backup changes nothing that exists;
+//! a store also carries over what has changed since it was copied last.
 
 use std::sync::Arc;
 
-use accounts::{AccountRecords, AuditEntry, AuditMerge};
+use accounts::{
+    AccountChanges, AccountDifference, AccountDifferenceKind, AccountRecords, AuditEntry,
+    AuditMerge,
+};
 use anyhow::Context as _;
 use conversations::{
     ConversationLocks, Conversations, ConversationsError, CopiedLog, CopyMode, EventPages,
 };
 use engine::events::StoreError;
 use protocol::ConversationId;
-use storage::{AddedDocument, EncryptedDocument, EncryptedDocuments, SealedDocuments, SealingKey};
+use storage::{
+    AddedDocument, EncryptedDocument, EncryptedDocuments, SealedDocuments, SealingKey,
+    UpdatedDocument,
+};
 
 use super::progress::StoreProgress;
 use super::report::{CopyReport, CopyStatus};
@@ -201,24 +208,95 @@ impl<'a> CopyTarget<'a> {
         Ok(())
     }
 
+    /// Copies the users that the target lacks, and what has changed in the others since the last
+    /// copy. Reports differences that such changes do not explain.
+    pub(super) async fn update_accounts(&mut self, records: &AccountRecords) -> anyhow::Result<()> {
+        self.stop.check()?;
+        let accounts = self.stores.accounts().await?.users;
+        let changes = AccountChanges::between(records, &accounts.records().await?);
+        let changed = changes.apply(accounts.as_ref()).await?;
+        if let Some(profiles) = self.stores.profiles_if_any().await? {
+            for user in &changed.users_without_account {
+                let removed = profiles.remove(Some(user)).await;
+                removed.with_context(|| {
+                    format!("cannot remove the settings of the removed user {user}: copy again")
+                })?;
+            }
+        }
+        for (counts, added, removed, all) in [
+            (
+                &mut self.report.users,
+                changed.added.users,
+                changed.removed_users,
+                records.users().len(),
+            ),
+            (
+                &mut self.report.keys,
+                changed.added.keys,
+                changed.removed_keys,
+                records.keys().len(),
+            ),
+        ] {
+            counts.added = added as u64;
+            counts.removed = removed as u64;
+            counts.existing = all.saturating_sub(added) as u64;
+        }
+        for AccountDifference { user, kind } in &changed.differences {
+            self.report.users.different += 1;
+            self.report_difference(Some(user.as_str()), &explain(user.as_str(), kind))?;
+        }
+        Ok(())
+    }
+
+    fn report_difference(&mut self, user: Option<&str>, problem: &str) -> anyhow::Result<()> {
+        self.report.has_differences = true;
+        let as_json = self.as_json;
+        self.progress.suspend(|| match user {
+            user if as_json => CopyReport::print_user(user, problem),
+            user => {
+                let owner = user.map_or_else(|| "the operator".to_owned(), |u| format!("user {u}"));
+                print::error(&format!("{owner}: {problem}"));
+                Ok(())
+            }
+        })
+    }
+
+    /// Copies the settings of a user, if the target has none, or has not changed them since both
+    /// stores had the same. `copied` is the revision that the source has recorded as such.
+    pub(super) async fn update_settings(
+        &mut self,
+        document: &EncryptedDocument,
+        copied: Option<u64>,
+    ) -> anyhow::Result<()> {
+        self.stop.check()?;
+        let TargetSettings::Opened(settings) = self.open_settings().await? else {
+            return Ok(());
+        };
+        let updated = settings
+            .update(document, copied)
+            .await
+            .map_err(Stores::explain_settings_error)?;
+        let counts = &mut self.report.settings;
+        match updated {
+            UpdatedDocument::Added => counts.added += 1,
+            UpdatedDocument::Replaced => counts.changed += 1,
+            UpdatedDocument::Exists => counts.existing += 1,
+            UpdatedDocument::Differs => {
+                counts.different += 1;
+                let problem = "the settings were changed in the target too, which keeps its own: enter                                there what is missing";
+                self.report_difference(document.name.strip_prefix("users/"), problem)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Copies the settings of a user, if the target has none.
     pub(super) async fn copy_settings(
         &mut self,
         document: &EncryptedDocument,
     ) -> anyhow::Result<()> {
         self.stop.check()?;
-        if let TargetSettings::Unopened = self.settings {
-            self.settings = if self.mode == CopyMode::Compare {
-                TargetSettings::Compared(self.stores.encrypted_settings_if_any().await?)
-            } else {
-                let key = self
-                    .stores
-                    .settings_key()?
-                    .context("the key of the settings is missing")?;
-                TargetSettings::Opened(self.stores.settings(key).await?)
-            };
-        }
-        let added = match &self.settings {
+        let added = match self.open_settings().await? {
             TargetSettings::Opened(settings) => settings
                 .add(document)
                 .await
@@ -239,6 +317,21 @@ impl<'a> CopyTarget<'a> {
             AddedDocument::Differs => counts.different += 1,
         }
         Ok(())
+    }
+
+    async fn open_settings(&mut self) -> anyhow::Result<&TargetSettings> {
+        if let TargetSettings::Unopened = self.settings {
+            self.settings = if self.mode == CopyMode::Compare {
+                TargetSettings::Compared(self.stores.encrypted_settings_if_any().await?)
+            } else {
+                let key = self
+                    .stores
+                    .settings_key()?
+                    .context("the key of the settings is missing")?;
+                TargetSettings::Opened(self.stores.settings(key).await?)
+            };
+        }
+        Ok(&self.settings)
     }
 
     /// Copies the next entries of the audit log.
@@ -275,6 +368,30 @@ impl<'a> CopyTarget<'a> {
                 .await?;
         }
         Ok(self.report)
+    }
+}
+
+/// Says how a user differs in the target, and what to do.
+fn explain(user: &str, kind: &AccountDifferenceKind) -> String {
+    match kind {
+        AccountDifferenceKind::OtherUser => format!(
+            "the target has another user of this name, who was added there, so that no key was copied: \
+             `glovebox user key add {user}` with the target as store adds one"
+        ),
+        AccountDifferenceKind::RemovedInTarget => format!(
+            "removed in the target, and stays so: `glovebox user add {user} --restore` with the target as store restores it"
+        ),
+        AccountDifferenceKind::KeysOfTarget(keys) => {
+            let keys: Vec<_> = keys.iter().map(ToString::to_string).collect();
+            format!(
+                "only the target has the valid keys {}: if they were revoked in the source, use `glovebox user key revoke ID` with \
+                 the target as store",
+                keys.join(", ")
+            )
+        }
+        AccountDifferenceKind::TooManyKeys(key) => format!(
+            "the target has too many keys, so that {key} was not copied: revoke others and copy again"
+        ),
     }
 }
 

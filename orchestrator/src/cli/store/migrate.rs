@@ -25,8 +25,9 @@ const AUDIT_PAGE_SIZE: usize = 1000;
 Without a target, migrates the tables of the configured store to this version, and prints the versions before and after. \
 Each command does so when it opens a store; this one does only that.
 With a target, copies conversations, users with their keys, settings and the audit log, but not sessions: users sign in \
-again. Nothing that the target has is changed, so that a copy can be repeated: a conversation that has grown gets its \
-further events, and users who exist keep their own keys. A conversation that runs is not copied; repeat the command when \
+again. A repeated copy carries over what has changed in the source: further events of conversations, new and revoked keys, \
+removed users, and settings. What has changed in the target too is kept and reported, and the exit code is 1, but a key that was \
+revoked in one of the stores is valid in neither. A conversation that runs is not copied; repeat the command when \
 it has ended. Workspaces and the other files of the state folder stay where they are. Settings stay encrypted: the target \
 needs the same key (secrets-key).
 Examples:
@@ -48,8 +49,8 @@ pub(in crate::cli) struct MigrateArguments {
     #[arg(long)]
     without_settings: bool,
 
-    /// Print JSON: an array of the versions; or an object for each copied conversation, and one
-    /// with the totals.
+    /// Print JSON: an array of the versions; or an object for each copied conversation, one for
+    /// each user who differs in the target, and one with the totals.
     #[arg(long)]
     json: bool,
 }
@@ -173,7 +174,7 @@ async fn copy(
     let check = SettingsCheck::new(to)?;
     settings
         .iter()
-        .try_for_each(|document| check.check(document))?;
+        .try_for_each(|(document, _)| check.check(document))?;
     let events = from.events_to_read().await?;
     let list = events.conversations().await?;
     let options = CopyOptions {
@@ -190,14 +191,15 @@ async fn copy(
         let pages = LogPages::new(events.clone(), summary.id.clone());
         target.copy_conversation(&summary.id, pages).await?;
     }
+    // Before the users: their removal removes settings, too.
+    for (document, copied) in &settings {
+        target.update_settings(document, *copied).await?;
+    }
     if let Some(accounts) = from.accounts_to_read().await? {
         target
-            .copy_accounts(&accounts.users.records().await?)
+            .update_accounts(&accounts.users.records().await?)
             .await?;
         copy_audit(accounts.audit.as_ref(), &mut target).await?;
-    }
-    for document in &settings {
-        target.copy_settings(document).await?;
     }
     let report = target.finish("store migrate").await?;
     report.print(arguments.json)?;
@@ -207,20 +209,24 @@ async fn copy(
     Ok(report.exit())
 }
 
-/// Returns all settings, which are few and small: one document of at most a mebibyte per user.
-async fn settings(from: &Stores) -> anyhow::Result<Vec<EncryptedDocument>> {
+/// Returns all settings, which are few and small: one document of at most a mebibyte per user. Each
+/// with its revision that was last the same in another store.
+async fn settings(from: &Stores) -> anyhow::Result<Vec<(EncryptedDocument, Option<u64>)>> {
     let Some(documents) = from.encrypted_settings_if_any().await? else {
         return Ok(Vec::new());
     };
-    let mut all: Vec<EncryptedDocument> = Vec::new();
+    let mut all: Vec<(EncryptedDocument, Option<u64>)> = Vec::new();
     loop {
         let page = documents
-            .page(all.last().map_or("", |last| &last.name))
+            .page(all.last().map_or("", |(last, _)| &last.name))
             .await?;
         if page.is_empty() {
             return Ok(all);
         }
-        all.extend(page);
+        for document in page {
+            let copied = documents.copied_revision(&document.name).await?;
+            all.push((document, copied));
+        }
     }
 }
 

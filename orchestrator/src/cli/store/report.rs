@@ -14,6 +14,10 @@ pub(super) struct CopyCounts {
     pub(super) added: u64,
     /// Conversations whose log was the start of the copied one, and got its further events.
     pub(super) extended: u64,
+    /// Changed in the target, as they were in the source since the last copy.
+    pub(super) changed: u64,
+    /// Removed from the target, as they were from the source since the last copy.
+    pub(super) removed: u64,
     /// In the target before.
     pub(super) existing: u64,
     /// In the target with another content, which was kept.
@@ -30,6 +34,9 @@ pub(super) struct CopyReport {
     pub(super) keys: CopyCounts,
     pub(super) settings: CopyCounts,
     pub(super) audit_entries: CopyCounts,
+    /// Whether users, keys or settings differ in a way that the copy does not explain.
+    #[serde(skip)]
+    pub(super) has_differences: bool,
 }
 
 /// What was done with a conversation.
@@ -57,6 +64,12 @@ impl CopyReport {
         Ok(print::line(&value.to_string())?)
     }
 
+    /// Prints an object for a user who differs in the target. `None` is the operator.
+    pub(super) fn print_user(user: Option<&str>, problem: &str) -> anyhow::Result<()> {
+        let value = json!({"user": user, "status": CopyStatus::Differs, "problem": problem});
+        Ok(print::line(&value.to_string())?)
+    }
+
     /// Prints the totals.
     pub(super) fn print(&self, as_json: bool) -> anyhow::Result<()> {
         if as_json {
@@ -73,33 +86,49 @@ impl CopyReport {
             let CopyCounts {
                 added,
                 extended,
+                changed,
+                removed,
                 existing,
                 different,
                 failed,
             } = counts;
-            let [added, extended, existing, different, failed] =
-                [added, extended, existing, different, failed].map(|count| count.to_string());
+            let [first, second, third, fourth, fifth, sixth, seventh] = [
+                added, extended, changed, removed, existing, different, failed,
+            ]
+            .map(|count| count.to_string());
             [
                 kind.to_owned(),
-                added,
-                extended,
-                existing,
-                different,
-                failed,
+                first,
+                second,
+                third,
+                fourth,
+                fifth,
+                sixth,
+                seventh,
             ]
         });
         Ok(table::print(
-            ["", "ADDED", "EXTENDED", "EXISTING", "DIFFERENT", "FAILED"],
+            [
+                "",
+                "ADDED",
+                "EXTENDED",
+                "CHANGED",
+                "REMOVED",
+                "EXISTING",
+                "DIFFERENT",
+                "FAILED",
+            ],
             &rows,
         )?)
     }
 
-    /// Fails if a conversation was not copied.
+    /// Fails if a conversation was not copied, or a user differs in a way that the copy does not
+    /// explain.
     pub(super) fn exit(&self) -> Exit {
         let CopyCounts {
             different, failed, ..
         } = self.conversations;
-        if different + failed == 0 {
+        if different + failed == 0 && !self.has_differences {
             Exit::Finished
         } else {
             Exit::Failed

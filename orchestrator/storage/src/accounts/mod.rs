@@ -32,6 +32,7 @@ use crate::sqlite::open::{Location, OpenError, open_blocking};
 const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/accounts/0001_users.sql"),
     include_str!("../../migrations/accounts/0002_audit.sql"),
+    include_str!("../../migrations/accounts/0003_revoked_keys.sql"),
 ];
 
 /// Users, keys, sessions and the audit log in a SQLite file. Cheap to clone.

@@ -1,9 +1,11 @@
 //! All users and keys, for copies.
 
-use accounts::{AccountRecords, AddedAccounts, InvalidRecords, Key, KeyRecord, SecretHash, User};
+use accounts::{
+    AccountRecords, AddedAccounts, InvalidRecords, Key, KeyId, KeyRecord, SecretHash, User,
+};
 use rusqlite::{Connection, TransactionBehavior, params};
 
-use super::{keys, users};
+use super::{keys, parse_text, users};
 
 /// Why the records cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -26,10 +28,14 @@ pub(super) fn read(connection: &mut Connection) -> Result<AccountRecords, Record
         .into_iter()
         .zip(hashes)
         .map(|(key, hash)| Ok(KeyRecord { key, hash: hash? }));
-    Ok(AccountRecords::new(
-        users,
-        records.collect::<rusqlite::Result<_>>()?,
-    )?)
+    let records = records.collect::<rusqlite::Result<_>>()?;
+    let mut revoked = snapshot.prepare_cached("SELECT id FROM revoked_keys")?;
+    let revoked = revoked
+        .query_map([], |row| {
+            parse_text(0, row.get(0)?, |id| id.parse::<KeyId>())
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(AccountRecords::new(users, records)?.with_revoked(revoked))
 }
 
 pub(super) fn add(

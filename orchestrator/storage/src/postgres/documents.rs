@@ -23,6 +23,11 @@ const ADD: &str = "
 const REPLACE: &str = "
     UPDATE documents SET revision = $2, key_id = $3, sealed = $4 WHERE name = $1 AND revision = $5 RETURNING revision";
 
+const COPIED_REVISION: &str = "SELECT copied_revision FROM documents WHERE name = $1";
+
+const MARK_COPIED: &str =
+    "UPDATE documents SET copied_revision = $2 WHERE name = $1 AND revision = $2";
+
 const REMOVE: &str = "DELETE FROM documents WHERE name = $1";
 
 /// The table of documents.
@@ -106,6 +111,28 @@ impl Table for DocumentTable {
 
     async fn remove(&self, name: &str) -> Result<(), TableError> {
         self.writes.query(REMOVE, &[&name]).await.map_err(failed)?;
+        Ok(())
+    }
+
+    async fn copied_revision(&self, name: &str) -> Result<Option<u64>, TableError> {
+        let rows = self
+            .reads
+            .query(COPIED_REVISION, &[&name])
+            .await
+            .map_err(failed)?;
+        let Some(row) = rows.first() else {
+            return Ok(None);
+        };
+        let revision: Option<i64> = row.try_get(0).map_err(invalid)?;
+        revision.map(u64::try_from).transpose().map_err(invalid)
+    }
+
+    async fn mark_copied(&self, name: &str, revision: u64) -> Result<(), TableError> {
+        let revision = i64::try_from(revision).map_err(invalid)?;
+        self.writes
+            .query(MARK_COPIED, &[&name, &revision])
+            .await
+            .map_err(failed)?;
         Ok(())
     }
 }

@@ -16,6 +16,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("../../migrations/postgres/0005_accounts.sql"),
     include_str!("../../migrations/postgres/0006_blobs.sql"),
     include_str!("../../migrations/postgres/0007_triggers.sql"),
+    include_str!("../../migrations/postgres/0008_revoked_keys.sql"),
 ];
 
 /// Schema version of this program.

@@ -36,6 +36,19 @@ pub enum AddedDocument {
     Differs,
 }
 
+/// What [`SealedDocuments::update`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpdatedDocument {
+    /// No document had the name. The document was added.
+    Added,
+    /// The document had not changed since it was last the same in both stores, and was replaced.
+    Replaced,
+    /// The same document existed, or one that was written after the document had been copied.
+    Exists,
+    /// Both stores have changed the document. It was kept.
+    Differs,
+}
+
 /// Encrypted documents, without their key. Reads only.
 pub struct EncryptedDocuments {
     table: Box<dyn Table>,
@@ -80,6 +93,16 @@ impl EncryptedDocuments {
             .await;
         let row = row.map_err(|error| failed("read", name, error))?;
         Ok(row.map(|row| EncryptedDocument::from((name.to_owned(), row))))
+    }
+
+    /// Returns the revision of a document that was last the same in another store, as far as a copy
+    /// has recorded it here. `None` if there is none.
+    ///
+    /// # Errors
+    /// [`SealedError::Damaged`] or [`SealedError::Storage`].
+    pub async fn copied_revision(&self, name: &str) -> Result<Option<u64>, SealedError> {
+        let found = self.table.copied_revision(name).await;
+        found.map_err(|error| failed("read", name, error))
     }
 }
 
@@ -181,5 +204,56 @@ impl SealedDocuments {
         } else {
             AddedDocument::Differs
         })
+    }
+
+    /// Like [`add`](Self::add), but replaces the existing document if it has not changed since both
+    /// stores had the same one. `copied` is the revision that the other store has recorded as such:
+    /// it is the target of an earlier copy in the other direction.
+    ///
+    /// # Errors
+    /// See [`add`](Self::add).
+    pub async fn update(
+        &self,
+        document: &EncryptedDocument,
+        copied: Option<u64>,
+    ) -> Result<UpdatedDocument, SealedError> {
+        let table = &self.0.table;
+        let EncryptedDocument {
+            name,
+            revision,
+            key_id,
+            sealed,
+        } = document;
+        let updated = match self.add(document).await? {
+            AddedDocument::Added => UpdatedDocument::Added,
+            AddedDocument::Exists => UpdatedDocument::Exists,
+            AddedDocument::Differs => {
+                let read = async {
+                    let existing = table.read(name, 0).await?.map_or(0, |row| row.revision);
+                    Ok((existing, table.copied_revision(name).await?))
+                };
+                let (existing, own) = read.await.map_err(|error| failed("read", name, error))?;
+                let is_common = |revision| own == Some(revision) || copied == Some(revision);
+                if existing > *revision && is_common(*revision) {
+                    return Ok(UpdatedDocument::Exists);
+                }
+                if existing >= *revision || !is_common(existing) {
+                    return Ok(UpdatedDocument::Differs);
+                }
+                let row = Row {
+                    revision: *revision,
+                    key_id: key_id.clone(),
+                    sealed: sealed.clone(),
+                };
+                let replaced = table.replace(name, existing, row).await;
+                if !replaced.map_err(|error| failed("write", name, error))? {
+                    return Err(SealedError::Conflict(name.clone()));
+                }
+                UpdatedDocument::Replaced
+            }
+        };
+        let marked = table.mark_copied(name, *revision).await;
+        marked.map_err(|error| failed("write", name, error))?;
+        Ok(updated)
     }
 }

@@ -23,7 +23,7 @@ use crate::schema_migration::SchemaMigration;
 use crate::sqlite::OpenError;
 use cipher::Identity;
 pub use cipher::SealingKey;
-pub use encrypted::{AddedDocument, EncryptedDocument, EncryptedDocuments};
+pub use encrypted::{AddedDocument, EncryptedDocument, EncryptedDocuments, UpdatedDocument};
 use sqlite::SqliteTable;
 pub(crate) use table::{Row, Table, TableError};
 

@@ -12,7 +12,10 @@ use crate::sqlite::Durability;
 use crate::sqlite::migrations;
 use crate::sqlite::open::{Location, OpenError, open_blocking};
 
-const MIGRATIONS: &[&str] = &[include_str!("../../migrations/sealed/0001_documents.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("../../migrations/sealed/0001_documents.sql"),
+    include_str!("../../migrations/sealed/0002_copied_revision.sql"),
+];
 
 pub(super) struct SqliteTable {
     /// A blocking mutex: it is locked only on threads that may block.
@@ -124,6 +127,25 @@ impl Table for SqliteTable {
         .await
         .map(drop)
     }
+
+    async fn copied_revision(&self, name: &str) -> Result<Option<u64>, TableError> {
+        const COPIED: &str = "SELECT copied_revision FROM documents WHERE name = ?1";
+        let name = name.to_owned();
+        self.run(move |connection| {
+            let found = connection.query_row(COPIED, [name], |row| row.get(0));
+            Ok(found.optional()?.flatten())
+        })
+        .await
+    }
+
+    async fn mark_copied(&self, name: &str, revision: u64) -> Result<(), TableError> {
+        const MARK: &str =
+            "UPDATE documents SET copied_revision = ?2 WHERE name = ?1 AND revision = ?2";
+        let name = name.to_owned();
+        self.run(move |connection| connection.execute(MARK, params![name, revision]))
+            .await
+            .map(drop)
+    }
 }
 
 fn to_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
@@ -141,8 +163,9 @@ fn replace(
     row: &Row,
 ) -> rusqlite::Result<bool> {
     const REVISION: &str = "SELECT revision FROM documents WHERE name = ?1";
-    const REPLACE: &str =
-        "INSERT OR REPLACE INTO documents (name, revision, key_id, sealed) VALUES (?1, ?2, ?3, ?4)";
+    const REPLACE: &str = "
+        INSERT INTO documents (name, revision, key_id, sealed) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT (name) DO UPDATE SET revision = ?2, key_id = ?3, sealed = ?4";
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found: Option<u64> = transaction
         .query_row(REVISION, [name], |row| row.get(0))

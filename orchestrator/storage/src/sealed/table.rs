@@ -42,4 +42,11 @@ pub(crate) trait Table: Send + Sync {
 
     /// Removes the row of a document, if there is one.
     async fn remove(&self, name: &str) -> Result<(), TableError>;
+
+    /// Returns the revision that [`mark_copied`](Self::mark_copied) has recorded. `None` if there
+    /// is none.
+    async fn copied_revision(&self, name: &str) -> Result<Option<u64>, TableError>;
+
+    /// Records that a revision is in another store too. Does nothing if it is not the latest.
+    async fn mark_copied(&self, name: &str, revision: u64) -> Result<(), TableError>;
 }

@@ -1,7 +1,10 @@
 //! Copies of documents to another file, without decrypting them.
 
 use secrecy::SecretString;
-use storage::{AddedDocument, EncryptedDocument, EncryptedDocuments, SealedError, SealingKey};
+use storage::{
+    AddedDocument, EncryptedDocument, EncryptedDocuments, SealedDocuments, SealedError, SealingKey,
+    UpdatedDocument,
+};
 
 use super::{Fixture, content, open, read};
 
@@ -82,6 +85,40 @@ async fn copied_document_is_read_and_replaces_no_other() {
         documents.add(&copies[0]).await.unwrap(),
         AddedDocument::Differs
     );
+}
+
+/// Copies a document of one file into another one, and back.
+#[tokio::test]
+async fn copied_document_is_replaced_until_both_change() {
+    let (source, target) = (Fixture::new(), Fixture::new());
+    let (ours, theirs) = (source.open().await, target.open().await);
+    let update = async |from: &Fixture, to: &SealedDocuments| {
+        let [copy] = all(from).await.try_into().unwrap();
+        let encrypted = EncryptedDocuments::open(from.file()).await.unwrap();
+        let copied = encrypted.copied_revision("a").await.unwrap();
+        to.update(&copy, copied).await.unwrap()
+    };
+    ours.write("a", 0, content("first")).await.unwrap();
+    assert_eq!(update(&source, &theirs).await, UpdatedDocument::Added);
+    assert_eq!(update(&source, &theirs).await, UpdatedDocument::Exists);
+    ours.write("a", 1, content("second")).await.unwrap();
+    ours.write("a", 2, content("third")).await.unwrap();
+    assert_eq!(update(&source, &theirs).await, UpdatedDocument::Replaced);
+    assert_eq!(read(&theirs, "a").await, Some((3, "third".to_owned())));
+    // Only the target has changed.
+    theirs.write("a", 3, content("fourth")).await.unwrap();
+    assert_eq!(update(&source, &theirs).await, UpdatedDocument::Exists);
+    assert_eq!(update(&target, &ours).await, UpdatedDocument::Replaced);
+    assert_eq!(read(&ours, "a").await, Some((4, "fourth".to_owned())));
+    ours.write("a", 4, content("fifth")).await.unwrap();
+    assert_eq!(update(&source, &theirs).await, UpdatedDocument::Replaced);
+    // Both have changed, and one of them more often.
+    ours.write("a", 5, content("ours")).await.unwrap();
+    theirs.write("a", 5, content("theirs")).await.unwrap();
+    assert_eq!(update(&source, &theirs).await, UpdatedDocument::Differs);
+    ours.write("a", 6, content("ours")).await.unwrap();
+    assert_eq!(update(&source, &theirs).await, UpdatedDocument::Differs);
+    assert_eq!(read(&theirs, "a").await, Some((6, "theirs".to_owned())));
 }
 
 #[tokio::test]

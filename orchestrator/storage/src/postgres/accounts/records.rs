@@ -1,14 +1,14 @@
 //! All users and keys, for copies.
 
-use accounts::{AccountRecords, AddedAccounts, Key, KeyRecord, KeyScope, SecretHash, User};
+use accounts::{AccountRecords, AddedAccounts, Key, KeyId, KeyRecord, KeyScope, SecretHash, User};
 use protocol::UserId;
 use tokio_postgres::Row;
 
 use super::{Database, keys, stored, users};
 use crate::postgres::read::BoxError;
 
-/// Each user with each key, or without a key. One statement, and so one snapshot. Keys of removed
-/// users are not valid.
+/// Each user with each key, or without a key. One statement, and so one snapshot; ids of revoked
+/// keys, which are only added, are read after it. Keys of removed users are not valid.
 const READ: &str = "
     SELECT name, users.created_at, removed_at, id, user_name, scope, keys.created_at, expires_at, last_used_at, hash
     FROM users LEFT JOIN keys ON name = user_name AND removed_at IS NULL
@@ -52,7 +52,13 @@ pub(super) async fn read(database: &Database) -> Result<AccountRecords, BoxError
             });
         }
     }
-    Ok(AccountRecords::new(users, keys)?)
+    let revoked = database
+        .query("SELECT id FROM revoked_keys", &[])
+        .await?
+        .iter()
+        .map(|row| Ok(row.try_get::<_, String>(0)?.parse()?))
+        .collect::<Result<Vec<KeyId>, BoxError>>()?;
+    Ok(AccountRecords::new(users, keys)?.with_revoked(revoked))
 }
 
 fn hash(row: &Row) -> Result<SecretHash, BoxError> {
