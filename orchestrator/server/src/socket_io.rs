@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use conversations::{ConversationUpdate, ConversationsError, MIN_QUESTION_AGE};
 use engine::clock;
+use engine::conversation::State as ConversationState;
 use http::{Method, StatusCode};
 use hyper::service::Service as _;
 use hyper_util::rt::TokioIo;
@@ -100,11 +101,10 @@ impl Question {
 
     /// Returns the action that a decision is about. Until the socket is sent a question, it may be
     /// an action that an earlier socket of the client was sent. `None` if the client was sent none.
-    fn decided(&self, state: &ServerState, id: &ConversationId) -> Option<EventId> {
+    fn decided(&self, running: Option<&ConversationState>) -> Option<EventId> {
         let sent = *self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         sent.or_else(|| {
-            let running = state.conversations.state(id)?;
-            let (_, pending) = running.awaiting_confirmation()?;
+            let (_, pending) = running?.awaiting_confirmation()?;
             Some(pending.action).filter(|action| *action < self.first)
         })
     }
@@ -418,8 +418,9 @@ async fn apply_action(
     else {
         return event.apply(state, id).await;
     };
-    let action = question.decided(state, id);
-    if action.is_none() && state.conversations.state(id).is_some() {
+    let running = state.conversations.state(id);
+    let action = question.decided(running.as_deref());
+    if action.is_none() && running.is_some() {
         return Ok(());
     }
     // Without a question, the action has waited since the conversation was closed.
