@@ -2,8 +2,9 @@
 //! does not depend on any connection. It ends with the process or the server, and reports exactly
 //! one exit.
 //!
-//! Descendants may write after the process has exited, as in `exec > >(sed …)`. The exit is reported
-//! when they have closed the pipes, or after a grace period: a daemon may never close them.
+//! Descendants may write after the process has exited, as in `exec > >(sed …)`. The exit is
+//! reported when they have closed the pipes, or after a grace period: a daemon may never close
+//! them.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::pin::pin;
@@ -111,8 +112,8 @@ async fn read_until_exit(
     to_process_exit(status, reason, usage)
 }
 
-/// Reads until all descendants have closed the pipes, or a grace period ends. Returns earlier if the
-/// tree is killed.
+/// Reads until all descendants have closed the pipes, or a grace period ends. Returns earlier if
+/// the tree is killed.
 async fn read_from_descendants(
     process: &Arc<Process>,
     stdout: &mut OutputPipe<ChildStdout>,

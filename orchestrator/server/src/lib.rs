@@ -41,7 +41,6 @@ mod base_path;
 mod cached;
 mod client_address;
 mod client_events;
-mod client_updates;
 mod connections;
 mod cookies;
 mod error;

@@ -36,7 +36,6 @@ use tokio::time::{sleep, timeout};
 use tokio_util::io::InspectWriter;
 
 use crate::client_address::Client;
-use crate::client_updates::ClientUpdates;
 use crate::error::ApiError;
 use crate::extract::read_body;
 use crate::input_memory::{FREE_BYTES, InputPermit};
@@ -44,7 +43,7 @@ use crate::json_values::{MAX_VALUES, check_count};
 use crate::routes::UserEvent;
 use crate::socket_frames::BoundedFrames;
 use crate::state::ServerState;
-use crate::stream::first_after;
+use crate::stream::{ClientUpdates, first_after};
 use crate::unread::Unread;
 use crate::work::{parse_body, run_blocking};
 use crate::{auth, view};

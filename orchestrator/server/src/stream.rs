@@ -10,10 +10,10 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use conversations::{ConversationUpdate, ConversationsError};
+use conversations::{ConversationUpdate, ConversationsError, EventStream};
 use engine::conversation::LiveUpdate;
 use futures_util::stream::{self, Stream};
-use protocol::{ConversationId, EventBody, EventId, Record};
+use protocol::{ConversationId, EventBody, EventId, Record, UserId};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -21,13 +21,16 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use utoipa::IntoParams;
 
-use crate::client_updates::ClientUpdates;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::{ConnectionGuard, ServerState};
 
 /// Interval of keep-alive messages, so that proxies do not close the stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Length from which an event needs a permit of its user until the client has taken it. Each
+/// client has a copy of it.
+const MIN_LARGE_BYTES: usize = 256 << 10;
 
 /// Time for a WebSocket client to receive one message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
@@ -90,6 +93,68 @@ pub(crate) async fn stream(
     match WebSocketUpgrade::from_request_parts(&mut parts, &state).await {
         Ok(upgrade) => Ok(upgrade.on_upgrade(move |socket| serve_socket(messages, socket))),
         Err(_) => Ok(serve_events(messages)),
+    }
+}
+
+/// The updates of a conversation for one client, with the JSON of events. A user's clients have
+/// only some large events at a time.
+pub(crate) struct ClientUpdates {
+    state: Arc<ServerState>,
+    /// `None` for the operator, who has no limits.
+    user: Option<UserId>,
+    id: ConversationId,
+    events: EventStream,
+    /// Held while the last event is sent, if it is large.
+    sending: Option<OwnedSemaphorePermit>,
+}
+
+impl ClientUpdates {
+    /// Creates the updates from an event on.
+    pub(crate) async fn new(
+        state: &Arc<ServerState>,
+        caller: &Caller,
+        id: &ConversationId,
+        first: EventId,
+    ) -> Result<Self, ConversationsError> {
+        Ok(Self {
+            state: Arc::clone(state),
+            user: caller.user.clone(),
+            id: id.clone(),
+            events: state.conversations.stream(id, first).await?,
+            sending: None,
+        })
+    }
+
+    /// Waits for the next update, once the client has taken the last one. Events that clients do
+    /// not see have no JSON. Not cancel-safe.
+    pub(crate) async fn next(
+        &mut self,
+    ) -> Result<(ConversationUpdate, Option<Arc<RawValue>>), ConversationsError> {
+        self.sending = None;
+        loop {
+            let update = self.events.next().await?;
+            let ConversationUpdate::Event(event) = &update else {
+                return Ok((update, None));
+            };
+            let json = self.state.client_events.json(event).await;
+            let length = json.as_ref().map_or(0, |json| json.get().len());
+            let Some(user) = self.user.clone().filter(|_| length >= MIN_LARGE_BYTES) else {
+                return Ok((update, json));
+            };
+            if self.sending.is_some() {
+                return Ok((update, json));
+            }
+            let permits = &self.state.large_events_by_user;
+            self.sending = permits.try_acquire(user.clone());
+            if self.sending.is_some() {
+                return Ok((update, json));
+            }
+            // It is read again, so that a client that waits holds no event.
+            let id = event.id;
+            drop((update, json));
+            self.events = self.state.conversations.stream(&self.id, id).await?;
+            self.sending = permits.acquire(user).await;
+        }
     }
 }
 

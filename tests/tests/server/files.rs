@@ -392,8 +392,8 @@ async fn incomplete_upload_is_rejected_and_stores_nothing() {
     assert_eq!(workspace.get("list-files", &[]).await.1, json!([]));
 }
 
-/// V0's page opens a conversation when the user looks at it, and loses the message of a file that is
-/// refused.
+/// V0's page opens a conversation when the user looks at it, and loses the message of a file that
+/// is refused.
 #[tokio::test]
 async fn file_is_uploaded_to_a_conversation_that_is_opened_again() {
     let mut workspace = Workspace::open(Home::new()).await;

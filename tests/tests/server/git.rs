@@ -48,7 +48,8 @@ impl GitHub {
         github
     }
 
-    /// Accepts all tokens that a server checks before it stores them: also for GitLab and Bitbucket.
+    /// Accepts all tokens that a server checks before it stores them, also for GitLab and
+    /// Bitbucket.
     fn accept_tokens(&self) {
         self.on("GET /", 200, json!({}));
         self.on(

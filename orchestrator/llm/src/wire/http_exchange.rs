@@ -16,7 +16,7 @@ use super::failure::{Failure, Failures};
 use super::response::ResponseReader;
 use crate::config::{ConfigError, LlmConfig, Timeouts};
 
-/// Maximum size of a request. Source: Anthropic's limit; other providers accept less or little more.
+/// Maximum size of a request. Source: Anthropic's limit; others accept less or little more.
 const MAX_REQUEST_BYTES: usize = 32 << 20;
 
 const COST_HEADERS: [&str; 2] = [

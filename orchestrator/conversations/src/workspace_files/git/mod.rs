@@ -51,8 +51,8 @@ pub(super) async fn branch(
     Ok(branch_in(&head).map(str::to_owned))
 }
 
-/// Parses the file `HEAD`. `None` if it names a commit, or is not git's: programs in the sandbox can
-/// write to it.
+/// Parses the file `HEAD`. `None` if it names a commit, or is not git's: programs in the sandbox
+/// can write to it.
 fn branch_in(head: &str) -> Option<&str> {
     let name = head.strip_prefix("ref: refs/heads/")?.trim_end();
     let is_name = !name.is_empty()

@@ -1,6 +1,6 @@
 //! Keeps a sandbox's program from being another program to a browser. A page can send its visitor
-//! to any name of this machine at the forwarded port, such as that of `glovebox serve`, and browsers
-//! send the cookies of a name to all ports.
+//! to any name of this machine at the forwarded port, such as the one of `glovebox serve`, and
+//! browsers send the cookies of a name to all ports.
 
 use std::io;
 use std::pin::Pin;
