@@ -281,13 +281,17 @@ pub(crate) fn credentials(settings: &WorkspaceSettings) -> Vec<SecretString> {
 /// Returns the secret parts of `USER[:PASSWORD]`, as in the URL and decoded: the password, and a
 /// user name that is a token.
 fn secrets_of(user: &str) -> Vec<SecretString> {
-    /// No name of a person is as long.
-    const MIN_TOKEN_LENGTH: usize = 20;
+    /// Few names of people and organizations are as long.
+    const MIN_TOKEN_LENGTH: usize = 16;
+    /// GitHub's password of a token that is the name.
+    const NO_PASSWORD: &str = "x-oauth-basic";
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let is_token = password.is_empty()
-        || password.eq_ignore_ascii_case("x-oauth-basic")
-        || name.len() >= MIN_TOKEN_LENGTH;
-    let parts = [password, if is_token { name } else { "" }];
+    let has_password = password != NO_PASSWORD;
+    let is_token = !has_password || name.len() >= MIN_TOKEN_LENGTH;
+    let parts = [
+        if has_password { password } else { "" },
+        if is_token { name } else { "" },
+    ];
     let spellings = parts.into_iter().flat_map(|part| {
         let decoded = percent_decode_str(part).decode_utf8_lossy().into_owned();
         [part.to_owned(), decoded]
@@ -625,11 +629,9 @@ mod tests {
         let token = "ghp_0123456789abcdef0123";
         for (user, expected) in [
             ("ada:L%40ng", &["L%40ng", "L@ng"][..]),
-            ("tok", &["tok", "tok"]),
-            (
-                "tok:x-oauth-basic",
-                &["x-oauth-basic", "x-oauth-basic", "tok", "tok"],
-            ),
+            ("ada", &[]),
+            (token, &[token, token]),
+            ("tok:x-oauth-basic", &["tok", "tok"]),
             (&format!("{token}:pw"), &["pw", "pw", token, token]),
         ] {
             let secrets = secrets_of(user);

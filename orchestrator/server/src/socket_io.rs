@@ -563,10 +563,11 @@ async fn send_events(
             sleep(time_to_question(decided_at)).await;
         }
         for message in before.into_iter().chain(sent).chain(due).chain(after) {
+            // Before the client can take it.
+            unread.add(message.get().len());
             if !send(socket, &message).await {
                 return Ok(());
             }
-            unread.add(message.get().len());
         }
         if awaiting.is_none()
             && let Some(action) = asked_about.take()

@@ -25,6 +25,9 @@ const MIN_KEY_LENGTH: usize = 16;
 /// there harms no conversation.
 const MIN_RECORDED_KEY_LENGTH: usize = 8;
 
+/// The same for values of MCP servers, among them settings such as `production`.
+const MIN_MCP_LENGTH: usize = 12;
+
 /// The same for all other secrets, which people choose: that of named secrets.
 const MIN_SECRET_LENGTH: usize = 6;
 
@@ -88,7 +91,8 @@ impl RedactedSecrets {
         let server_keys = config
             .agents()
             .flat_map(|agent| &agent.mcp.servers)
-            .flat_map(McpServer::secrets);
+            .flat_map(McpServer::secrets)
+            .filter(|key| key.expose_secret().len() >= MIN_MCP_LENGTH);
         let store_keys = config.store.s3_secrets().map(|key| ("store", key));
         let repository_keys = workspace::credentials(&config.workspace);
         let keys = keys.chain(store_keys);

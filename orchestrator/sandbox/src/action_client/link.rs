@@ -106,7 +106,8 @@ impl LinkTask {
             }
         };
         let (connection, _info) = dialed?;
-        let ended = || DialError::Gone("the new connection ended immediately".into());
+        // The server has just responded.
+        let ended = || DialError::Unreachable("the new connection ended immediately".into());
         self.connection
             .insert(connection)
             .sender()

@@ -91,7 +91,9 @@ impl Connector for UpgradeConnector {
                 }
                 ApiErrorCode::Paused => ConnectError::Paused(error.to_string()),
                 // The runtime responds, and the server does not.
-                ApiErrorCode::Unavailable => self.failed(error),
+                ApiErrorCode::Unavailable if error.status == StatusCode::BAD_GATEWAY => {
+                    self.failed(error)
+                }
                 _ => self.unknown(error),
             });
         }

@@ -47,13 +47,16 @@ impl<'a, S> HostGuard<'a, S> {
             return Ok(());
         }
         self.head.extend_from_slice(read);
-        match find_host(&self.head) {
+        let is_refused = match find_host(&self.head) {
             HostSearch::Incomplete if self.head.len() < MAX_HEAD_BYTES => return Ok(()),
-            HostSearch::Found(host) if is_other_name(host, self.own) => {
-                self.is_misdirected = true;
-                return Err(io::ErrorKind::PermissionDenied.into());
-            }
-            _ => {}
+            // A page can send its visitor to a long path.
+            HostSearch::Incomplete => true,
+            HostSearch::Found(host) => is_other_name(host, self.own),
+            HostSearch::None => false,
+        };
+        if is_refused {
+            self.is_misdirected = true;
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
         self.is_checked = true;
         self.head = Vec::new();
@@ -204,5 +207,8 @@ mod tests {
             assert!(!String::from_utf8_lossy(&received).contains("secret"));
             assert!(guard.into_misdirected().is_some());
         }
+        let long = other.replace("GET /", &format!("GET /{}", "x".repeat(2 * MAX_HEAD_BYTES)));
+        let mut guard = HostGuard::new(long.as_bytes(), own);
+        assert!(guard.read_to_end(&mut Vec::new()).await.is_err());
     }
 }
