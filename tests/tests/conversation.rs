@@ -21,7 +21,7 @@ use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::SandboxAction;
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, Observation, ObservationKind,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, Observation, ObservationKind,
 };
 use serde_json::{Value, json};
 use tests::glovebox::{bash, finish};
@@ -263,19 +263,25 @@ async fn sandbox_and_action_outlast_an_outage() {
     let conversation = fixture.start().await;
     wait_for_action(&conversation).await;
     fixture.provider.set_outage(true);
-    for _ in 0..2 {
+    let reach = async |agent_state, from| {
+        let reached =
+            conversation.wait_for(|state| state.agent_state == agent_state && state.next_id > from);
+        tokio::time::timeout(Duration::from_secs(10), reached)
+            .await
+            .expect("the state is reached")
+    };
+    let mut from = EventId::FIRST;
+    for _ in 0..3 {
         // Also after an attempt to continue that comes too early.
-        wait_for_state(&conversation, AgentState::Error).await;
-        let state = conversation.state();
+        let state = reach(AgentState::Error, from).await;
         assert!(state.lease.is_some() && state.has_pending_actions());
+        from = state.next_id;
         conversation.resume(ResumeOptions::default()).unwrap();
-        let starting = conversation.wait_for(|state| state.agent_state != AgentState::Error);
-        starting.await;
     }
-    wait_for_state(&conversation, AgentState::Error).await;
+    let state = reach(AgentState::Error, from).await;
     fixture.provider.set_outage(false);
     conversation.resume(ResumeOptions::default()).unwrap();
-    wait_for_state(&conversation, AgentState::Running).await;
+    reach(AgentState::Running, state.next_id).await;
     conversation.stop().unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
     conversation.resume(ResumeOptions::default()).unwrap();

@@ -18,10 +18,10 @@ fn exec_has_the_streams_and_exit_code_of_its_program() {
             (ran.stdout.as_str(), ran.stderr.as_str()),
             ("out\n", "err\n")
         );
-        // The filter ends after the program.
-        let filtered = "exec > >(sed s/^/P:/); echo one; exit 3";
-        let ran = fixture.exec(&["bash", "-c", filtered]).expect(3);
-        assert_eq!(ran.stdout, "P:one\n");
+        // The writer ends after the program.
+        let late = "(sleep 0.5; echo late) & echo one; exit 3";
+        let ran = fixture.exec(&["sh", "-c", late]).expect(3);
+        assert_eq!(ran.stdout, "one\nlate\n");
         fixture.exec(&["sh", "-c", "kill -9 $$"]).expect(137);
         assert_eq!(
             fixture

@@ -124,7 +124,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for HostGuard<'_, S> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-        Poll::Ready(self.check(&buf.filled()[before..]))
+        let checked = self.check(&buf.filled()[before..]);
+        if checked.is_err() {
+            buf.set_filled(before);
+        }
+        Poll::Ready(checked)
     }
 }
 
