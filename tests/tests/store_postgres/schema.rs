@@ -126,7 +126,11 @@ async fn triggers_of_older_logs_are_known_after_migration() {
          INSERT INTO events SELECT number, 0, '\\xff' FROM conversations WHERE id = 'damaged'",
     );
     database.execute(
-        "ALTER TABLE overviews DROP COLUMN git_provider, DROP COLUMN conversation_trigger;
+        "DROP TRIGGER removed_key_is_revoked ON keys;
+         DROP FUNCTION record_removed_key;
+         DROP TABLE revoked_keys;
+         ALTER TABLE documents DROP COLUMN copied_revision;
+         ALTER TABLE overviews DROP COLUMN git_provider, DROP COLUMN conversation_trigger;
          UPDATE glovebox_schema SET version = 6",
     );
     let store = host(&database).await;
