@@ -28,7 +28,7 @@ const MIN_RECORDED_KEY_LENGTH: usize = 8;
 /// The same for values of MCP servers, among them settings such as `production`.
 const MIN_MCP_LENGTH: usize = 12;
 
-/// The same for all other secrets, which people choose: that of named secrets.
+/// The same for all other secrets, which people choose. Named secrets have this minimum, too.
 const MIN_SECRET_LENGTH: usize = 6;
 
 /// Redactor of every secret of the configuration, including API keys.

@@ -1,7 +1,7 @@
 //! Packs a folder into an archive. It contains files, folders and links, but no pipes, sockets and
 //! devices. Links are not followed. If the length of a file changes concurrently, its content is
 //! cut or padded, so that the archive stays valid. Entries that cannot be read are left out and
-//! reported, except those that were removed concurrently.
+//! reported. Entries that were removed concurrently are not.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Write as _};

@@ -105,7 +105,7 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// Whether there is no connection to the sandbox any more.
+    /// Whether the connection to the sandbox has ended for good.
     pub(crate) fn ends_connection(&self) -> bool {
         matches!(self, Self::Lost { .. } | Self::Unreachable { .. })
     }
