@@ -34,3 +34,16 @@ pub fn foreign<F: Future>(future: F) -> TokioContext<F> {
     };
     TokioContext::new(future, handle)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spawned_tasks_have_threads_of_their_own() {
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let name = async || std::thread::current().name().map(str::to_owned);
+        let spawned = runtime.block_on(foreign(async move { tokio::spawn(name()).await.unwrap() }));
+        assert_eq!(spawned.as_deref(), Some("foreign"));
+    }
+}

@@ -131,8 +131,8 @@ impl HttpExchange {
             .map_err(|error| self.failures.classify_send_error(error))
     }
 
-    /// Rejects a request that no provider accepts. A count of tokens does not bound it: providers do
-    /// not count the reasoning of earlier turns, for example.
+    /// Rejects a request that no provider accepts. A count of tokens does not bound it: providers
+    /// do not count the reasoning of earlier turns, for example.
     fn check_size(&self, request: &Request) -> Result<(), Failure> {
         let bytes = request
             .body()
