@@ -417,12 +417,15 @@ async fn apply_action(
     else {
         return event.apply(state, id).await;
     };
-    let running = state.conversations.state(id);
-    let action = question.decided(running.as_deref());
-    if action.is_none() && running.is_some() {
-        return Ok(());
+    // Waits until the conversation runs: the action of an earlier socket awaits its decision then.
+    if state.conversations.state(id).is_none() {
+        state.conversations.start(id).await?;
     }
-    // Without a question, the action has waited since the conversation was closed.
+    let running = state.conversations.state(id);
+    let Some(action) = question.decided(running.as_deref()) else {
+        return Ok(());
+    };
+    let action = Some(action);
     match (UserEvent::Decision { action, decision })
         .apply(state, id)
         .await

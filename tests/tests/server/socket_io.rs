@@ -813,10 +813,7 @@ async fn question_before_a_restart_is_decided_after_it() {
     let server = restart(server, &home, &model);
     let query = format!("{id}&latest_event_id={latest}");
     let (received, session) = server.connect_socket(&server.key, &query).await;
-    let path = format!("/api/conversations/{id}");
-    while server.get(&path).await["status"] != "RUNNING" {
-        sleep(Duration::from_millis(50)).await;
-    }
+    // While the conversation is opened.
     let decision = r#"42["oh_user_action",{"action":"change_agent_state","args":{"agent_state":"user_confirmed"}}]"#;
     let request = server.request(Method::POST, &session).body(decision);
     assert_eq!(request.send().await.unwrap().status(), 200);
