@@ -96,6 +96,7 @@ pub(super) async fn run(
         public_url: arguments.public_url,
         removes_at_end: arguments.remove_at_end,
         default_image: config.sandbox.image.clone(),
+        is_warm_in_use: compose::is_warm_in_use,
         ..SandboxHostConfig::new(keys(arguments.keys.as_deref())?)
     };
     let mut interrupts = Interrupts::listen_unbounded(Hangup::Interrupts)?;

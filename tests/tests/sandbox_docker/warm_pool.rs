@@ -1,14 +1,22 @@
 //! The warm pool of sandboxes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bollard::query_parameters::RemoveVolumeOptions;
-use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState};
+use engine::sandbox::{
+    ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary,
+};
 use protocol::SandboxId;
-use sandbox::{DockerConfig, DockerProvider, Pool, pool_entry_holder};
+use sandbox::{
+    DockerConfig, DockerProvider, Pool, SandboxHost, SandboxHostConfig, pool_entry_holder,
+};
 use tests::sandbox_contract::docker::DockerBackend;
+use tests::sandbox_contract::remote::SandboxHostBackend;
 use tests::sandbox_contract::{Backend, remove_with, run, spec};
+use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 /// Returns a configuration with a pool and a unique owner.
 fn pooled(backend: &DockerBackend, name: &str, size: usize, image: Option<String>) -> DockerConfig {
@@ -210,4 +218,36 @@ async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
         .await
         .unwrap();
     assert_eq!(provider.list().await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entry_of_a_killed_sandbox_host_is_removed_by_the_next() {
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
+    let killed = DockerProvider::new(pooled(&backend, "killed", 1, None));
+    let left = wait_until_filled(&killed, 1).await;
+    let owned = || DockerConfig {
+        pool: None,
+        ..pooled(&backend, "killed", 1, None)
+    };
+    let next = DockerProvider::new(owned());
+    let listing = DockerProvider::new(owned());
+    let config = SandboxHostConfig {
+        is_warm_in_use: |summary| pool_entry_holder(&summary.sandbox) != Some("holder-1"),
+        ..SandboxHostBackend::<DockerBackend>::host_config()
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let stop = CancellationToken::new();
+    let host = tokio::spawn(SandboxHost::new(Arc::new(next), config).serve(listener, stop.clone()));
+    let gone = async {
+        let is_left = |entry: &SandboxSummary| left.contains(&entry.sandbox);
+        while listing.list().await.unwrap().iter().any(is_left) {
+            sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(Duration::from_secs(20), gone).await.unwrap();
+    stop.cancel();
+    host.await.unwrap().unwrap();
+    drop(killed);
 }

@@ -24,7 +24,7 @@ mod sweeper;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::sandbox::{SandboxError, SandboxProvider};
+use engine::sandbox::{SandboxError, SandboxProvider, SandboxSummary};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -58,6 +58,9 @@ pub struct SandboxHostConfig {
     pub public_url: Option<ServerUrl>,
     /// Whether sandboxes are removed at shutdown. Otherwise they are adopted at the next start.
     pub removes_at_end: bool,
+    /// Whether the process that owns this pre-warmed sandbox still runs. True for a sandbox that is
+    /// not pre-warmed.
+    pub is_warm_in_use: fn(&SandboxSummary) -> bool,
 }
 
 impl SandboxHostConfig {
@@ -73,6 +76,7 @@ impl SandboxHostConfig {
             idle_timeout: Duration::from_secs(3600),
             public_url: None,
             removes_at_end: false,
+            is_warm_in_use: |_| true,
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) async fn sweep(shared: &Shared) -> Result<(), SandboxError> {
         let removal = shared
             .registry
             .start_removal_if_idle(&summary, shared.config.idle_timeout);
-        let is_used = removal.is_none();
+        let is_used = removal.is_none() && (shared.config.is_warm_in_use)(&summary);
         removals
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
