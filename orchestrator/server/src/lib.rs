@@ -22,7 +22,7 @@
 //! | `GET select-file?file=` | `{code}`, a text; 415 for other files |
 //! | `GET zip-directory` | the workspace as `workspace.zip`; cut off without the end of the body if it cannot be packed |
 //! | `POST upload-files` | `{uploaded_files, skipped_files}` for a multipart body with fields `files` |
-//! | `GET git/changes` | `[{status, path}]` relative to the remote branch; 404 without a repository |
+//! | `GET git/changes` | `[{status, path}]` relative to the remote branch; empty without a repository |
 //! | `GET git/diff?path=` | `{modified, original}` |
 //! | `GET microagents` | `{microagents}`, the knowledge of the conversation |
 //! | `GET remember-prompt?event_id=` | `{status, prompt}`; calls no model |

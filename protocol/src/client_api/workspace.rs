@@ -36,7 +36,7 @@ pub struct SkippedFile {
 pub struct FileChangeInfo {
     /// `M` for modified, `A` for new, `D` for deleted, `U` for unmerged.
     pub status: char,
-    /// Path relative to the repository.
+    /// Path relative to the workspace.
     pub path: String,
 }
 

@@ -120,7 +120,7 @@ async fn changes_are_those_since_the_remote_branch() {
 }
 
 #[tokio::test]
-async fn changes_of_a_cloned_repository_have_its_paths() {
+async fn changes_of_a_cloned_repository_have_its_folder() {
     let home = Home::new();
     let origin = home.workspace().join("upstream/project");
     create_repository(&origin, &[("a", "one\n")], &[]);
@@ -131,10 +131,18 @@ async fn changes_of_a_cloned_repository_have_its_paths() {
     fs::write(workspace.at("project/a"), "two\n").unwrap();
     fs::create_dir(workspace.at("project/folder")).unwrap();
     fs::write(workspace.at("project/folder/new"), "new").unwrap();
-    let expected = json!([change("M", "a"), change("A", "folder/new")]);
+    // As in V0, of all repositories in the workspace.
+    create_repository(&workspace.at("other"), &[("b", "b")], &[]);
+    fs::remove_file(workspace.at("other/b")).unwrap();
+    let expected = json!([
+        change("D", "other/b"),
+        change("M", "project/a"),
+        change("A", "project/folder/new")
+    ]);
     assert_eq!(workspace.get("git/changes", &[]).await.1, expected);
     let diff = json!({"modified": "two\n", "original": "one\n"});
-    assert_eq!(workspace.get("git/diff", &[("path", "a")]).await.1, diff);
+    let relative = [("path", "project/a")];
+    assert_eq!(workspace.get("git/diff", &relative).await.1, diff);
     let absolute = workspace.at("project/a").display().to_string();
     assert_eq!(
         workspace.get("git/diff", &[("path", &absolute)]).await.1,
@@ -142,7 +150,7 @@ async fn changes_of_a_cloned_repository_have_its_paths() {
     );
     assert_eq!(
         workspace.get("list-files", &[]).await.1,
-        json!(["project/", "upstream/"])
+        json!(["other/", "project/", "upstream/"])
     );
 }
 

@@ -400,9 +400,7 @@ impl HostedConversations {
     /// Whether a conversation is being opened, closed or changed otherwise.
     pub fn is_changing(&self, id: &ConversationId) -> bool {
         let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        changing
-            .get(id)
-            .is_some_and(|lock| lock.strong_count() > 0)
+        changing.get(id).is_some_and(|lock| lock.strong_count() > 0)
     }
 
     /// Returns the lock under which a conversation is changed.

@@ -167,16 +167,12 @@ impl WorkspaceFiles {
         let Some(memory) = self.memory.clone() else {
             return Vec::new();
         };
+        let folder = self.repository.as_deref().unwrap_or(&self.root);
         let organization = self.organization.as_deref().unwrap_or_default();
         memory
-            .load(self.sandbox.as_ref(), self.git_folder(), organization)
+            .load(self.sandbox.as_ref(), folder, organization)
             .await
             .entries()
-    }
-
-    /// Returns the folder whose changes are shown: the cloned repository, or the workspace.
-    fn git_folder(&self) -> &str {
-        self.repository.as_deref().unwrap_or(&self.root)
     }
 
     fn files(&self) -> Result<&dyn SandboxFiles, WorkspaceError> {

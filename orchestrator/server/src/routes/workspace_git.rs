@@ -19,7 +19,7 @@ use crate::work::WorkPermit;
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DiffQuery {
-    /// The file, absolute or relative to the workspace or its repository.
+    /// The file, absolute or relative to the workspace.
     path: String,
 }
 

@@ -83,7 +83,7 @@ impl ComparisonBase {
 /// A file that differs from what it is compared with.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileChange {
-    /// Path relative to the repository in the workspace, or to the workspace.
+    /// Path relative to the workspace.
     pub path: String,
     /// `M` for modified, `A` for new, `D` for deleted, `U` for unmerged.
     pub status: char,
@@ -103,7 +103,7 @@ pub(super) async fn changes(
     workspace: &WorkspaceFiles,
     base: ComparisonBase,
 ) -> Result<Vec<FileChange>, WorkspaceError> {
-    let arguments = [workspace.git_folder(), base.as_str()];
+    let arguments = [workspace.root.as_str(), base.as_str()];
     match script(CHANGES, &arguments, MAX_CHANGES_BYTES)
         .run(workspace.sandbox.as_ref())
         .await?
@@ -133,12 +133,7 @@ pub(super) async fn diff(
     workspace: &WorkspaceFiles,
     path: &str,
 ) -> Result<FileVersions, WorkspaceError> {
-    let in_repository = if path.starts_with('/') {
-        path.to_owned()
-    } else {
-        format!("{}/{path}", workspace.git_folder())
-    };
-    let path = workspace.resolve(&in_repository).await?;
+    let path = workspace.resolve(path).await?;
     let original = original(workspace, &path.relative).await?;
     let modified = match path.status {
         None => None,
