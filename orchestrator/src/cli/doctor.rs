@@ -9,6 +9,7 @@ use clap::builder::NonEmptyStringValueParser;
 use conversations::Conversations;
 use engine::errors::format_chain;
 use serde_json::json;
+use storage::postgres::PostgresOpenError;
 use tokio::time::timeout;
 
 use super::interrupts::Interrupts;
@@ -294,12 +295,19 @@ async fn store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> 
         return Ok("no conversations yet".to_owned());
     }
     let checked = check_store(config, state_dir).await;
-    checked.map_err(|error| match &config.store.url {
-        Some(_) => {
+    let is_unreachable = |error: &anyhow::Error| {
+        matches!(
+            error.downcast_ref(),
+            Some(PostgresOpenError::Connect { .. })
+        )
+    };
+    checked.map_err(|error| {
+        if is_unreachable(&error) {
             anyhow::anyhow!("{error:#}; start the database, or set url in [store] (STORE_URL)")
+        } else {
+            // The error has it.
+            error
         }
-        // The error has it.
-        None => error,
     })
 }
 

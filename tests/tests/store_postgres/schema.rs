@@ -156,6 +156,31 @@ async fn triggers_of_older_logs_are_known_after_migration() {
     store.close().await;
 }
 
+/// As every role of PostgreSQL 15 and later that does not own the database.
+#[tokio::test]
+async fn role_that_may_not_create_tables_learns_the_grant_it_needs() {
+    let Some(database) = TestDatabase::create() else {
+        return;
+    };
+    let role = format!("new_{}", std::process::id());
+    database.execute(&format!(
+        "CREATE ROLE {role} LOGIN; REVOKE CREATE ON SCHEMA public FROM PUBLIC"
+    ));
+    let address = database
+        .address()
+        .replace("user=glovebox", &format!("user={role}"));
+    let error = open_error(&address).await;
+    let grant = format!("GRANT CREATE ON SCHEMA public TO {role}");
+    assert!(
+        matches!(&error, PostgresOpenError::NotAllowed { .. })
+            && error.to_string().ends_with(&grant),
+        "{error}"
+    );
+    database.execute(&grant);
+    let store = PostgresStore::open(&address, PostgresOptions::default()).await;
+    store.unwrap().close().await;
+}
+
 /// An operator may migrate with one role and run hosts with another.
 #[tokio::test]
 async fn role_that_may_not_create_tables_can_use_a_migrated_database() {
@@ -187,6 +212,9 @@ async fn role_that_may_not_create_tables_can_use_a_migrated_database() {
 async fn errors_name_the_database_but_not_its_password() {
     let error = open_error("postgres://user:secret@127.0.0.1:notaport/name").await;
     assert!(matches!(error, PostgresOpenError::Address(_)), "{error}");
+    // The host would be `ss:5432`, with the rest of the password in the name of the database.
+    let error = open_error("postgres://user:p@ss/word@127.0.0.1:1/name").await;
+    assert!(matches!(error, PostgresOpenError::NotEncoded), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let address = format!(
         "postgres://user:secret@/name?host={}",

@@ -47,6 +47,12 @@ impl Connector {
         address: &str,
         roots: Option<Arc<RootCertStore>>,
     ) -> Result<Self, PostgresOpenError> {
+        let before_options = address
+            .split_once('?')
+            .map_or(address, |(before, _)| before);
+        if before_options.contains("://") && before_options.matches('@').count() > 1 {
+            return Err(PostgresOpenError::NotEncoded);
+        }
         let mut config: Config = address.parse().map_err(PostgresOpenError::Address)?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(PostgresOpenError::NoHost);

@@ -76,6 +76,11 @@ impl DatabaseError {
         matches!(self, Self::Interrupted(_) | Self::Unresponsive { .. })
     }
 
+    /// Whether the user of the connection lacks the right to execute the statement.
+    pub(super) fn is_not_allowed(&self) -> bool {
+        matches!(self, Self::Rejected(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE))
+    }
+
     /// Whether the server rejected the content of the statement, rather than cancelled it at its
     /// time limit.
     pub(super) fn is_rejection(&self) -> bool {

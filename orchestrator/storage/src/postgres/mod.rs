@@ -231,6 +231,15 @@ async fn migrate(
             from: found,
             to: KNOWN,
         }),
+        Err(error) if error.is_not_allowed() => Err(PostgresOpenError::NotAllowed {
+            database: connector.to_string(),
+            user: connector
+                .config()
+                .get_user()
+                .unwrap_or("the user")
+                .to_owned(),
+            source: error.into(),
+        }),
         Err(error) => Err(PostgresOpenError::Migrate {
             database: connector.to_string(),
             version: KNOWN,

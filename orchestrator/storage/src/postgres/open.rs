@@ -31,6 +31,13 @@ pub enum PostgresOpenError {
     /// The address names no host. A retry fails.
     #[error("the address of the database names no host: postgres://USER:PASSWORD@HOST/NAME")]
     NoHost,
+    /// The user or the password has an `@` that is not encoded, so that its rest would count as the
+    /// host. A retry fails.
+    #[error(
+        "the address of the database has several @: encode those of the user and the password as %40 (also / as %2F, # as \
+         %23, ? as %3F)"
+    )]
+    NotEncoded,
     /// TLS cannot be configured. A retry fails.
     #[error("cannot configure TLS")]
     Tls(#[source] rustls::Error),
@@ -57,6 +64,19 @@ pub enum PostgresOpenError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The user of the address may not create the tables.
+    #[error(
+        "{user} may not create tables in the database {database}: as its owner, run GRANT CREATE ON SCHEMA public TO {user}"
+    )]
+    NotAllowed {
+        /// The database.
+        database: String,
+        /// The user.
+        user: String,
+        /// The cause.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// A newer version of Glovebox has migrated the database. A retry fails.
     #[error(
         "the database {database} has version {found}, and this program knows {known}: use the newer glovebox, or restore a \
@@ -75,6 +95,13 @@ pub enum PostgresOpenError {
 impl PostgresOpenError {
     /// Whether the user has to correct it: a retry fails.
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Self::Address(_) | Self::NoHost | Self::TooNew { .. })
+        matches!(
+            self,
+            Self::Address(_)
+                | Self::NotEncoded
+                | Self::NoHost
+                | Self::NotAllowed { .. }
+                | Self::TooNew { .. }
+        )
     }
 }
