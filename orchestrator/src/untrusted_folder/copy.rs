@@ -42,6 +42,9 @@ pub(crate) fn copy_contents(
                 parent.create_folder(name, node)
             })
             .map(|copy| open.extend(copy)),
+            Step::Denied(path, error) => {
+                in_parent(&open, &path, |_, _| Err(error)).map(drop::<Option<()>>)
+            }
             Step::Entry(path, node) => in_parent(&open, &path, |parent, name| {
                 parent.copy_entry(name, &node, cancelled)
             })

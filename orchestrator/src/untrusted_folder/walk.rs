@@ -20,6 +20,8 @@ pub(crate) enum Step {
     Enter(PathBuf, Node),
     /// Anything but a folder.
     Entry(PathBuf, Node),
+    /// A folder that this user may not list.
+    Denied(PathBuf, io::Error),
     /// The end of a folder, at last of the folder that is walked.
     Leave,
 }
@@ -96,8 +98,14 @@ impl FolderWalk {
                 "more than {MAX_LEVELS} folders deep"
             )));
         }
+        let folder = match node.open_folder() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Ok(Some(Step::Denied(path, error)));
+            }
+            folder => folder?,
+        };
         self.levels.push(Level {
-            entries: Dir::new(node.open_folder()?)?,
+            entries: Dir::new(folder)?,
             path: path.clone(),
         });
         Ok(Some(Step::Enter(path, node)))

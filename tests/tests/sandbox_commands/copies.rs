@@ -1,10 +1,12 @@
 //! `glovebox sandbox cp`.
 
+use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::time::Instant;
 
 use super::{SandboxFixture, refused};
+use crate::skip::skip_without;
 
 #[test]
 fn folder_is_unchanged_when_copied_in_and_out() {
@@ -169,6 +171,34 @@ fn entry_that_is_left_out_in_the_sandbox_is_reported() {
         assert_eq!(std::fs::read_to_string(copy).unwrap(), "y\n");
         fixture.end();
     }
+}
+
+#[test]
+fn upload_leaves_out_what_the_user_may_not_read() {
+    if rustix::process::geteuid().is_root() && skip_without("setpriv") {
+        return;
+    }
+    let fixture = SandboxFixture::local();
+    let at = fixture.home.path().join("t");
+    for name in ["a", "locked", "locked/b", "z"] {
+        if name == "locked" {
+            std::fs::create_dir(at.join(name)).unwrap();
+        } else {
+            fixture.home.write(&format!("t/{name}"), name);
+        }
+    }
+    for name in ["a", "locked"] {
+        std::fs::set_permissions(at.join(name), Permissions::from_mode(0)).unwrap();
+    }
+    let target = fixture.path("u");
+    let arguments = ["sandbox", "cp", "--runtime", "local", "t", &target];
+    let copied = fixture.home.run_without_capabilities(&arguments).expect(1);
+    for name in ["a", "locked"] {
+        let expected = format!("left out {name}: Permission denied");
+        assert!(copied.stderr.contains(&expected), "{copied:?}");
+    }
+    assert_eq!(fixture.exec(&["ls", "u"]).expect(0).stdout, "z\n");
+    fixture.end();
 }
 
 #[test]

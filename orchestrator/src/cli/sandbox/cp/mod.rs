@@ -45,8 +45,8 @@ const MAX_GROWTH_BYTES: u64 = 64 << 20;
 One of SRC and DST is in a sandbox: NAME:PATH. A relative path starts in the working directory of the sandbox's shells. \
 Write a local path that contains a colon as ./a:b. A folder is copied with its contents, into DST if that is an existing \
 folder; DIR/. copies only the contents. `-` is standard input or output: the bytes of a file, or a tar archive of a folder \
-in the sandbox. Links that lead out of the folder, special files, and files in the sandbox that cannot be read are skipped with \
-a warning, and the exit code is 1. A local path must not lead through a link, because a sandbox may have created it: name the \
+in the sandbox. Links that lead out of the folder, special files, and what may not be read are skipped with a warning, and the exit \
+code is 1. A local path must not lead through a link, because a sandbox may have created it: name the \
 folder that is meant. Links that only root can create, as /home on some systems, are followed; if you are root, only those in /.
 Examples:
   glovebox sandbox cp . box:/workspace

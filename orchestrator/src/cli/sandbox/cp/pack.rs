@@ -1,6 +1,6 @@
 //! Packs a folder of this machine into an archive, which is sent while it is created. Links are not
 //! followed, also if they replace a folder meanwhile. Links that lead out of the folder are
-//! skipped, and so are special files.
+//! skipped, and so are special files and what this user may not read.
 
 use std::fs::Metadata;
 use std::io::{self, Read as _, Write};
@@ -60,6 +60,7 @@ fn write(folder: OwnedFd, output: ChunkWriter, skipped: &mut SkippedEntries) -> 
                     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
                 })?;
             }
+            Step::Denied(path, error) => skipped.add(&path, &error.to_string()),
             Step::Leave => {}
         }
     }
@@ -87,9 +88,16 @@ fn append(
         }
     } else if metadata.is_file() {
         let length = metadata.len();
+        let file = match node.open_file() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                skipped.add(path, &error.to_string());
+                return Ok(());
+            }
+            file => file?,
+        };
         // A file that shrinks while it is read is padded with zeros, so that the archive stays
         // valid.
-        let content = node.open_file()?.chain(io::repeat(0)).take(length);
+        let content = file.chain(io::repeat(0)).take(length);
         archive.append_data(
             &mut entry_header(metadata, EntryType::Regular, length),
             path,
