@@ -53,11 +53,13 @@ pub(crate) struct UsageError(pub String);
 
 /// Returns what the user can do about an error whose text does not say it, to be appended.
 pub(crate) fn next_step(error: &anyhow::Error) -> Option<&'static str> {
-    let is_unknown = |cause: &ConversationsError| matches!(cause, ConversationsError::Unknown(_));
-    error
-        .chain()
-        .any(|cause| cause.downcast_ref().is_some_and(is_unknown))
-        .then_some(": `glovebox conversations ls` lists all")
+    error.chain().find_map(|cause| match cause.downcast_ref()? {
+        ConversationsError::Unknown(_) => Some(": `glovebox conversations ls` lists all"),
+        ConversationsError::Locked(_) => Some(
+            ": stop it there first, a run with ^C, a conversation of `glovebox serve` on its page",
+        ),
+        _ => None,
+    })
 }
 
 /// The exit code of an error.
