@@ -194,6 +194,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
     )
     .await?;
     let served = ServedStore {
+        is_running: true,
         name: config.store.name(),
         config_file: config.store.url_file.clone(),
     };

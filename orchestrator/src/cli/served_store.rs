@@ -1,4 +1,4 @@
-//! The store of the running server, for commands that administer its users and data.
+//! The store of the server, for commands that administer its users and data.
 
 use super::{print, trusted_config};
 use crate::compose::{self, ServedStore, StateDir};
@@ -17,7 +17,8 @@ pub(super) enum StoreUse {
 
 /// Opens the state folder of a command for the server's users or data. If the server of that folder
 /// uses another store, so does the command, unless the user has named one; if it cannot, it warns,
-/// or fails if it would change or copy the wrong store.
+/// or fails if it would change or copy the wrong store. The last store of a server that is stopped
+/// counts if nothing names another one.
 pub(super) fn open_state_of_server(
     config: &mut Config,
     overrides: &Overrides,
@@ -25,10 +26,18 @@ pub(super) fn open_state_of_server(
 ) -> anyhow::Result<StateDir> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let own = config.store.name();
-    let Some(served) = state_dir.served_store().filter(|served| served.name != own) else {
+    let is_other = |served: &ServedStore| {
+        served.name != own && (served.is_running || config.store.url.is_none())
+    };
+    let Some(served) = state_dir.served_store().filter(is_other) else {
         return Ok(state_dir);
     };
-    let ServedStore { name, config_file } = &served;
+    let ServedStore {
+        is_running,
+        name,
+        config_file,
+    } = &served;
+    let uses = if *is_running { "uses" } else { "has last used" };
     let is_chosen =
         overrides.store.is_some() || overrides.blobs.is_some() || overrides.config_file.is_some();
     match find(&served, overrides).filter(|_| !is_chosen) {
@@ -40,12 +49,12 @@ pub(super) fn open_state_of_server(
                 .map(|file| file.display().to_string())
                 .unwrap_or_default();
             print::note(&format!(
-                "using {name}, the store of the running server, from {file}\n"
+                "using {name}, the store of the server, from {file}\n"
             ));
         }
         None => {
             let problem = format!(
-                "the server of this state folder uses {name}, this command {own}: give it the server's --store (STORE_URL) or \
+                "the server of this state folder {uses} {name}, this command uses {own}: give it the server's --store (STORE_URL) or \
                  --config-file"
             );
             if store_use == StoreUse::ChangeOrCopy && !is_chosen {

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use conversations::{ConversationLock, ConversationLocks, HostError, LockGuard};
+use conversations::{
+    ConversationLock, ConversationLocks, ConversationsError, HostError, LockGuard,
+};
 use engine::errors::format_chain;
 use protocol::ConversationId;
 use sandbox::{HostSecret, LocalProbes};
@@ -29,9 +31,12 @@ const ENGINE_FILE: &str = "engine";
 /// File that a server locks, with its [`ServedStore`].
 const SERVED_STORE_FILE: &str = "served-store";
 
-/// The store of a running server, without secrets.
+/// The store of the server of a folder, or of its last one, without secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ServedStore {
+    /// Whether the server runs.
+    #[serde(skip)]
+    pub(crate) is_running: bool,
     /// Name of the store for people.
     pub(crate) name: String,
     /// The configuration file that names it. `None` if the server has it from elsewhere.
@@ -129,7 +134,7 @@ impl StateDir {
     pub(crate) fn lock(&self, conversation: &ConversationId) -> anyhow::Result<Lock> {
         match Self::try_lock(self.lock_path(conversation))? {
             Some(lock) => Ok(lock),
-            None => anyhow::bail!("conversation {conversation} is being run by another process"),
+            None => Err(ConversationsError::Locked(conversation.clone()).into()),
         }
     }
 
@@ -142,7 +147,13 @@ impl StateDir {
                 .open(&path)
                 .with_context(|| format!("cannot open {}", path.display()))?;
             match file.try_lock() {
-                Ok(()) if is_still_at(&file, &path) => return Ok(Some(Lock { _file: file, path })),
+                Ok(()) if is_still_at(&file, &path) => {
+                    return Ok(Some(Lock {
+                        _file: file,
+                        path,
+                        stays: false,
+                    }));
+                }
                 // Its holder has removed the file between open and lock.
                 Ok(()) => {}
                 // A sweep holds the lock briefly while it probes it.
@@ -251,15 +262,17 @@ impl StateDir {
         Self::is_held(&self.lock_path(conversation))
     }
 
-    /// Records which store a server of this folder uses, until the lock is dropped. `None` if there
-    /// is another server.
+    /// Records which store a server of this folder uses. It runs until the lock is dropped. `None`
+    /// if there is another server.
     pub(crate) fn mark_served(&self, store: &ServedStore) -> anyhow::Result<Option<Lock>> {
         let lock = Self::try_lock(self.path.join(SERVED_STORE_FILE))?;
-        if let Some(lock) = &lock {
-            std::fs::write(&lock.path, serde_json::to_vec(store)?)
-                .with_context(|| format!("cannot write {}", lock.path.display()))?;
-        }
-        Ok(lock)
+        let Some(mut lock) = lock else {
+            return Ok(None);
+        };
+        lock.stays = true;
+        std::fs::write(&lock.path, serde_json::to_vec(store)?)
+            .with_context(|| format!("cannot write {}", lock.path.display()))?;
+        Ok(Some(lock))
     }
 
     /// Records that a container engine is used with this folder.
@@ -276,17 +289,20 @@ impl StateDir {
         self.path.join(ENGINE_FILE).exists()
     }
 
-    /// The store of the running server of this folder. `None` if none runs.
+    /// The store of the server of this folder, or of its last one. `None` if there was none.
     pub(crate) fn served_store(&self) -> Option<ServedStore> {
         let path = self.path.join(SERVED_STORE_FILE);
-        let text = Self::is_held(&path)
-            .then(|| std::fs::read_to_string(&path).ok())
-            .flatten()?;
+        let text = std::fs::read_to_string(&path).ok()?;
         // Earlier versions wrote the name only.
-        Some(serde_json::from_str(&text).unwrap_or(ServedStore {
+        let store = serde_json::from_str(&text).unwrap_or(ServedStore {
+            is_running: false,
             name: text,
             config_file: None,
-        }))
+        });
+        Some(ServedStore {
+            is_running: Self::is_held(&path),
+            ..store
+        })
     }
 
     /// Whether a process holds the lock of this file.
@@ -315,17 +331,21 @@ fn to_guard(lock: anyhow::Result<Option<Lock>>) -> Result<Option<LockGuard>, Hos
         .map_err(host_error)
 }
 
-/// Exclusive lock of a conversation or a folder. Dropping it releases it and removes its file.
+/// Exclusive lock of a conversation or a folder. Dropping it releases it, and removes its file
+/// unless that stays.
 pub(crate) struct Lock {
     _file: File,
     path: PathBuf,
+    stays: bool,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Removed while locked, because afterwards the file could be another process's. On failure
-        // an empty file stays.
-        let _ = std::fs::remove_file(&self.path);
+        if !self.stays {
+            // Removed while locked, because afterwards the file could be another process's. On
+            // failure an empty file stays.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -450,11 +470,12 @@ mod tests {
     }
 
     #[test]
-    fn served_store_is_known_while_the_server_runs() {
+    fn served_store_is_known_while_and_after_the_server_runs() {
         let folder = tempfile::tempdir().unwrap();
         let state_dir = StateDir::open(folder.path()).unwrap();
         assert_eq!(state_dir.served_store(), None);
         let store = |name: &str| ServedStore {
+            is_running: true,
             name: name.to_owned(),
             config_file: Some("/etc/g.toml".into()),
         };
@@ -463,6 +484,7 @@ mod tests {
         assert!(state_dir.mark_served(&store("another")).unwrap().is_none());
         std::fs::write(folder.path().join(SERVED_STORE_FILE), "postgres://db/b").unwrap();
         let earlier = ServedStore {
+            is_running: true,
             name: "postgres://db/b".to_owned(),
             config_file: None,
         };
@@ -472,7 +494,10 @@ mod tests {
             "as an earlier version writes it"
         );
         drop(server);
-        assert_eq!(state_dir.served_store(), None);
+        assert!(!state_dir.served_store().unwrap().is_running);
+        let server = state_dir.mark_served(&store("postgres://db/c")).unwrap();
+        assert!(server.is_some());
+        assert_eq!(state_dir.served_store(), Some(store("postgres://db/c")));
     }
 
     #[test]
