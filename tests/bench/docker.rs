@@ -111,6 +111,7 @@ async fn warm_pool(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Ve
         pool: Some(Pool {
             size: POOL_SIZE,
             image: None,
+            resources: ResourceLimits::default(),
         }),
         ..backend.config()
     });

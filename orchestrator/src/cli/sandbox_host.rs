@@ -51,8 +51,8 @@ pub(super) struct SandboxHostArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     max_sandboxes_per_key: usize,
 
-    /// Maximum resources of a sandbox, as a multiple of the default memory (4 GiB) and processors
-    /// (2).
+    /// Maximum resources of a sandbox, as a multiple of those of `[sandbox]` (by default 4 GiB and 2
+    /// processors).
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
     max_resource_factor: f64,
 
@@ -91,6 +91,7 @@ pub(super) async fn run(
     let host = SandboxHostConfig {
         max_sandboxes: arguments.max_sandboxes,
         max_sandboxes_per_key: arguments.max_sandboxes_per_key,
+        resources: config.sandbox.resources,
         max_resource_factor: arguments.max_resource_factor,
         idle_timeout: Duration::from_secs(arguments.idle_timeout),
         public_url: arguments.public_url,

@@ -194,6 +194,7 @@ fn docker(
         pool: (warm_pool > 0).then_some(Pool {
             size: warm_pool,
             image: None,
+            resources: sandbox.resources,
         }),
         ..default
     }

@@ -23,7 +23,11 @@ fn pooled(backend: &DockerBackend, name: &str, size: usize, image: Option<String
     DockerConfig {
         owner: format!("pool-{name}-{}", std::process::id()),
         holder: "holder-1".into(),
-        pool: Some(Pool { size, image }),
+        pool: Some(Pool {
+            size,
+            image,
+            resources: ResourceLimits::default(),
+        }),
         ..backend.config()
     }
 }

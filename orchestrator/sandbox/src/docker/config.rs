@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use engine::sandbox::ResourceLimits;
+
 use crate::{HostSecret, ServerBinary};
 
 /// Default image: small, with the package manager, bash and glibc that most prebuilt programs need.
@@ -59,13 +61,15 @@ pub enum Gpus {
 }
 
 /// Settings of the warm pool. Its sandboxes fit specs that request only an image: no workspace, no
-/// volumes, default resources, and the lifetime of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// volumes, the resources of the pool, and the lifetime of a conversation.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Pool {
     /// Number of sandboxes kept ready, at most [`Pool::MAX_SIZE`].
     pub size: usize,
     /// Image of the pool. `None` for the default image.
     pub image: Option<String>,
+    /// Resources of its sandboxes.
+    pub resources: ResourceLimits,
 }
 
 impl Pool {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use engine::sandbox::{SandboxError, SandboxSpec};
+use engine::sandbox::{ResourceLimits, SandboxError, SandboxSpec};
 use protocol::SandboxId;
 use ring::rand::{SecureRandom, SystemRandom};
 
@@ -55,6 +55,7 @@ pub(super) fn check_holder(holder: &str) -> Result<(), String> {
 pub(super) async fn make(
     installation: &Arc<Installation>,
     image: &str,
+    resources: ResourceLimits,
 ) -> Result<PooledSandbox, SandboxError> {
     let config = &installation.config;
     let engine = installation.engine().await?;
@@ -73,7 +74,10 @@ pub(super) async fn make(
     let start = ContainerStart {
         engine,
         config,
-        spec: &SandboxSpec::new(conversation),
+        spec: &SandboxSpec {
+            resources,
+            ..SandboxSpec::new(conversation)
+        },
         belongs: Ownership::PoolHolder(&config.holder),
         sandbox: &sandbox,
         image: &image,

@@ -26,6 +26,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(60);
 /// Pool of one image.
 pub(super) struct WarmPool {
     image: String,
+    resources: ResourceLimits,
     /// `None` if the pool is closed. Locked only to receive without waiting, never across an await.
     ready: Mutex<Option<mpsc::Receiver<PooledSandbox>>>,
     ended: CancellationToken,
@@ -36,7 +37,11 @@ impl WarmPool {
     /// Starts to fill the pool. `None` if no pool is configured, or outside of a tokio runtime.
     pub(super) fn start(installation: &Arc<Installation>) -> Option<Self> {
         let config = &installation.config;
-        let Pool { size, image } = config.pool.as_ref().filter(|pool| pool.size > 0)?;
+        let Pool {
+            size,
+            image,
+            resources,
+        } = config.pool.as_ref().filter(|pool| pool.size > 0)?;
         let image = image.as_ref().unwrap_or(&config.default_image).clone();
         let runtime = tokio::runtime::Handle::try_current();
         if let Err(problem) = pooled_sandbox::check_holder(&config.holder)
@@ -47,13 +52,14 @@ impl WarmPool {
         }
         let (room, ready) = mpsc::channel((*size).min(Pool::MAX_SIZE));
         let ended = CancellationToken::new();
-        let keeper = keep_full(Arc::clone(installation), image.clone(), room);
+        let keeper = keep_full(Arc::clone(installation), (image.clone(), *resources), room);
         installation
             .removals
             .spawn(ended.clone().run_until_cancelled_owned(keeper));
         let _ends_with_this = ended.clone().drop_guard();
         Some(Self {
             image,
+            resources: *resources,
             ready: Mutex::new(Some(ready)),
             ended,
             _ends_with_this,
@@ -77,7 +83,7 @@ impl WarmPool {
             && *lifetime == Lifetime::Conversation
             && workspace.is_none()
             && volumes.is_empty()
-            && *resources == ResourceLimits::default()
+            && *resources == self.resources
     }
 
     /// Takes the next entry of this image id. `None` if there is none.
@@ -102,7 +108,7 @@ impl WarmPool {
 
 async fn keep_full(
     installation: Arc<Installation>,
-    image: String,
+    (image, resources): (String, ResourceLimits),
     room: mpsc::Sender<PooledSandbox>,
 ) {
     let mut pause = MIN_BACKOFF;
@@ -118,7 +124,7 @@ async fn keep_full(
                 start_sandbox
             }
         };
-        match pooled_sandbox::make(&installation, &image).await {
+        match pooled_sandbox::make(&installation, &image, resources).await {
             Ok(pooled_sandbox) => {
                 start_sandbox.send(pooled_sandbox);
                 pause = MIN_BACKOFF;

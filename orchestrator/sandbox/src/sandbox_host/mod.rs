@@ -24,7 +24,7 @@ mod sweeper;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::sandbox::{SandboxError, SandboxProvider, SandboxSummary};
+use engine::sandbox::{ResourceLimits, SandboxError, SandboxProvider, SandboxSummary};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -47,7 +47,9 @@ pub struct SandboxHostConfig {
     pub max_sandboxes: usize,
     /// Quota of each key.
     pub max_sandboxes_per_key: usize,
-    /// Maximum memory, CPUs and disk space of one sandbox, as a multiple of the default.
+    /// Resources of a sandbox whose request has the default ones, or none.
+    pub resources: ResourceLimits,
+    /// Maximum memory, CPUs and disk space of one sandbox, as a multiple of `resources`.
     pub max_resource_factor: f64,
     /// The image of a request without one. `None` for the default of the provider.
     pub default_image: Option<String>,
@@ -71,6 +73,7 @@ impl SandboxHostConfig {
             keys,
             max_sandboxes: 16,
             max_sandboxes_per_key: 8,
+            resources: ResourceLimits::default(),
             max_resource_factor: 1.0,
             default_image: None,
             idle_timeout: Duration::from_secs(3600),

@@ -35,7 +35,7 @@ pub(super) struct Lease {
 
 impl Lease {
     /// Parses the lease from a conversation id. `None` if it was not created by this host.
-    fn from_conversation(conversation: &ConversationId) -> Option<Self> {
+    pub(super) fn from_conversation(conversation: &ConversationId) -> Option<Self> {
         let (key, session) = conversation.as_str().split_once('.')?;
         Some(Self {
             key: KeyName::parse(key)?,

@@ -329,13 +329,14 @@ fn spec(
             "the resource_factor is {factor}: the maximum of this host is {max_factor}"
         )));
     }
-    let resources = match request.resources {
-        Some(bounds) => scaled(bounds.into(), factor),
-        None => scaled(ResourceLimits::default(), factor),
-    };
-    if exceeds(&resources, &scaled(ResourceLimits::default(), max_factor)) {
+    let requested = request.resources.map(ResourceLimits::from);
+    let resources = requested.map_or(config.resources, |requested| {
+        with_defaults(requested, &config.resources)
+    });
+    let resources = scaled(resources, factor);
+    if exceeds(&resources, &scaled(config.resources, max_factor)) {
         return Err(HostError::Invalid(format!(
-            "more resources are requested than this host allows for one sandbox: at most {max_factor} times the default"
+            "more resources are requested than this host allows for one sandbox: at most {max_factor} times its own limits"
         )));
     }
     Ok(SandboxSpec {
@@ -376,6 +377,29 @@ fn scaled(
     }
 }
 
+/// Replaces what a client has left at its default, which it sends too.
+#[expect(clippy::float_cmp, reason = "the default is sent as it is")]
+fn with_defaults(requested: ResourceLimits, defaults: &ResourceLimits) -> ResourceLimits {
+    fn choose<T: PartialEq>(requested: T, sent_by_default: &T, default: T) -> T {
+        if requested == *sent_by_default {
+            default
+        } else {
+            requested
+        }
+    }
+    let sent = ResourceLimits::default();
+    ResourceLimits {
+        memory_bytes: choose(
+            requested.memory_bytes,
+            &sent.memory_bytes,
+            defaults.memory_bytes,
+        ),
+        cpus: choose(requested.cpus, &sent.cpus, defaults.cpus),
+        pids: choose(requested.pids, &sent.pids, defaults.pids),
+        disk_bytes: choose(requested.disk_bytes, &sent.disk_bytes, defaults.disk_bytes),
+    }
+}
+
 fn exceeds(requested: &ResourceLimits, max: &ResourceLimits) -> bool {
     requested.memory_bytes > max.memory_bytes
         || !(requested.cpus > 0.0 && requested.cpus <= max.cpus)
@@ -403,4 +427,45 @@ async fn read_json<T: DeserializeOwned>(body: Body) -> Result<T, HostError> {
 
 fn removal_panic(panic: tokio::task::JoinError) -> SandboxError {
     SandboxError::host("remove", "a sandbox", panic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_leaves_at_its_default_is_bounded_by_the_host() {
+        let config = SandboxHostConfig {
+            resources: ResourceLimits {
+                memory_bytes: 256 << 20,
+                pids: 100,
+                ..ResourceLimits::default()
+            },
+            ..SandboxHostConfig::new("k:0123456789abcdef0123456789abcdef".parse().unwrap())
+        };
+        let lease = Lease::from_conversation(&"k.session".parse().unwrap()).unwrap();
+        let resources = |requested: Option<ResourceLimits>| {
+            let mut request: StartRequest =
+                serde_json::from_value(serde_json::json!({"session_id": "session"})).unwrap();
+            request.resources = requested.map(Into::into);
+            spec(&lease, request, &config).map(|spec| spec.resources)
+        };
+        for requested in [None, Some(ResourceLimits::default())] {
+            assert_eq!(resources(requested).unwrap(), config.resources);
+        }
+        let small = ResourceLimits {
+            memory_bytes: 128 << 20,
+            ..ResourceLimits::default()
+        };
+        let expected = ResourceLimits {
+            memory_bytes: small.memory_bytes,
+            ..config.resources
+        };
+        assert_eq!(resources(Some(small)).unwrap(), expected);
+        let large = ResourceLimits {
+            memory_bytes: 512 << 20,
+            ..ResourceLimits::default()
+        };
+        assert!(resources(Some(large)).is_err());
+    }
 }
