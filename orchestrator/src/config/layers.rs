@@ -123,6 +123,13 @@ impl Layers {
         // A link out of the folder is refused: it would inherit the trust in its target.
         let content = match input_file::read_beneath(Path::new("."), path, MAX_SETTINGS_LENGTH) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            // The folder is another user's, as after `sudo -u` in root's.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::PermissionDenied
+                    && path.symlink_metadata().is_err() =>
+            {
+                return Ok(());
+            }
             content => content,
         };
         let parsed = parse(path, content);
