@@ -36,14 +36,9 @@ pub(crate) fn memory(config: &Config) -> Option<Memory> {
     if !config.agent.has_prompt_extensions {
         return None;
     }
-    let v0 = config
-        .host
-        .home
-        .iter()
-        .map(|home| home.join(".openhands/microagents"));
     let mut files = Vec::new();
-    for folder in v0.chain([config.state_dir.join("microagents")]) {
-        collect(&folder, "", 0, &mut files);
+    for folder in &config.microagent_folders {
+        collect(folder, "", 0, &mut files);
     }
     let memory = Memory::new(files, config.agent.disabled_microagents.clone()).with_built_in();
     let sandbox_facts = match super::network(config.runtime, &config.sandbox).as_str() {

@@ -228,6 +228,14 @@ fn find_file(name: &str, folders: &AgentFolders<'_>) -> Option<PathBuf> {
 /// Agents of the current folder.
 const FOLDER_AGENTS: &str = ".glovebox/agents";
 
+/// The user's own folders of microagents: V0's, and Glovebox's.
+pub(super) fn microagent_folders(home: Option<&Path>, state_dir: &Path) -> Vec<PathBuf> {
+    let v0 = home.map(|home| home.join(".openhands/microagents"));
+    v0.into_iter()
+        .chain([state_dir.join("microagents")])
+        .collect()
+}
+
 fn own_agents(folders: &AgentFolders<'_>) -> PathBuf {
     folders.state_dir.join("agents")
 }

@@ -126,6 +126,8 @@ pub(crate) struct Config {
     pub agent: AgentSettings,
     /// Configuration of each agent that tasks can be delegated to, by name. Empty within these.
     pub team: BTreeMap<String, Config>,
+    /// Folders of the user's own microagents, which may not exist. Later ones win.
+    pub microagent_folders: Vec<PathBuf>,
     /// Maximum number of steps of the agent.
     pub max_iterations: u32,
     /// Maximum cost of a task's model calls, in US dollars. `None` for no limit.
@@ -349,6 +351,7 @@ impl Config {
             command_timeout: settings
                 .number("sandbox", "timeout")
                 .unwrap_or(DEFAULT_COMMAND_TIMEOUT),
+            microagent_folders: agent::microagent_folders(host.home.as_deref(), &state_dir),
             state_dir,
             durability: match flag("core", "sync_events", false) {
                 true => Durability::PowerCut,

@@ -1,9 +1,9 @@
 //! What of the operator's configuration reaches the conversations of users.
 //!
 //! Users read the environment of their sandboxes, and act with the tools of the servers that they
-//! are offered. So secrets, variables, tokens, tool servers and the operator's git user are left
-//! out, except those whose names `share_with_users` lists. Keys of models and services stay on the
-//! host.
+//! are offered. So secrets, variables, tokens, tool servers, the operator's git user and own
+//! microagents, which can name tool servers with their keys, are left out, except those whose names
+//! `share_with_users` lists. Keys of models and services stay on the host.
 
 use std::collections::BTreeSet;
 
@@ -14,6 +14,9 @@ use crate::workspace;
 const GIT_USER_NAME: &str = "git_user_name";
 const GIT_USER_EMAIL: &str = "git_user_email";
 const SELECTED_REPOSITORY: &str = "selected_repo";
+
+/// Name of the operator's folders of microagents.
+const MICROAGENTS: &str = "microagents";
 
 /// Removes what the operator does not share.
 pub(super) fn remove_private(config: &mut Config) {
@@ -65,6 +68,7 @@ fn visit_private(config: &mut Config, is_kept: &mut dyn FnMut(&str) -> bool) {
         secrets,
         mcp,
         team,
+        microagent_folders,
         shared_with_users: shared,
         // What the server offers to all: agents, models, limits, sandboxes.
         agent: _,
@@ -103,6 +107,10 @@ fn visit_private(config: &mut Config, is_kept: &mut dyn FnMut(&str) -> bool) {
     secrets.retain(|name, _| is_kept(name));
     mcp.servers.retain(|server| is_kept(&server.name));
     visit_workspace(workspace, &mut is_kept);
+    let has_microagents = microagent_folders.iter().any(|folder| folder.is_dir());
+    if !(has_microagents && is_kept(MICROAGENTS)) {
+        microagent_folders.clear();
+    }
     for member in team.values_mut() {
         visit_private(member, &mut is_kept);
     }

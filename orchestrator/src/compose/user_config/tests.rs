@@ -354,6 +354,39 @@ fn nothing_private_to_the_operator_reaches_users() {
 }
 
 #[test]
+fn microagents_of_the_operator_reach_users_if_they_are_shared() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = home.path().join("microagents");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("own.md"), "canary-text").unwrap();
+    let ada: UserId = "ada".parse().unwrap();
+    for (shared, owner, reaches) in [
+        ("", Some(&ada), false),
+        ("'microagents'", Some(&ada), true),
+        ("", None, true),
+    ] {
+        let file = format!(
+            "[core]\nfile_store_path = '{}'\nshare_with_users = [{shared}]\n",
+            home.path().display()
+        );
+        let configs = configs_with(&file, |_| None);
+        let config = configs
+            .for_new(owner, &UserProfile::default(), None)
+            .unwrap();
+        for config in config.agents() {
+            let memory = format!("{:?}", crate::compose::memory(config));
+            assert_eq!(
+                memory.contains("canary-text"),
+                reaches,
+                "{shared}: {owner:?}"
+            );
+        }
+        let warned = sharing_warnings(configs.operators()).concat();
+        assert_eq!(warned.contains("do not get microagents"), shared.is_empty());
+    }
+}
+
+#[test]
 fn operator_is_warned_of_names_that_are_not_shared() {
     let environment = |name: &str| (name == "GITHUB_TOKEN").then_some("canary-token");
     let configs = configs_with(
