@@ -50,6 +50,27 @@ impl WorkPermit {
         permit.map(Self).map_err(|_| ApiError::TooMuchWork)
     }
 
+    /// Holds the permit until the work is done, also if its client is gone.
+    ///
+    /// # Errors
+    /// Those of the work, or [`ConversationsError::ShuttingDown`].
+    pub(crate) async fn run<T: Send + 'static>(
+        self,
+        work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let working = tokio::spawn(async move {
+            let _permit = self;
+            work.await
+        });
+        match working.await {
+            Ok(result) => result,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(ConversationsError::ShuttingDown.into()),
+            },
+        }
+    }
+
     /// Responds with a JSON value, which may be long. Holds the permit until the client has
     /// received it, so that slow clients do not make the server hold many.
     pub(crate) async fn respond(
@@ -160,6 +181,23 @@ mod tests {
             let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
             assert_eq!(body, format!("\"{text}\""));
         }
+    }
+
+    #[tokio::test]
+    async fn permit_is_held_until_the_work_is_done_without_its_client() {
+        let permits = KeyedPermits::new(1);
+        let permit = WorkPermit(permits.try_acquire("ada"));
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let mut working = Box::pin(permit.run(async move {
+            let _ = ended.await;
+            Ok(())
+        }));
+        assert!(futures_util::poll!(&mut working).is_pending());
+        drop(working);
+        tokio::task::yield_now().await;
+        assert!(permits.try_acquire("ada").is_none());
+        end.send(()).unwrap();
+        assert!(permits.acquire("ada").await.is_some());
     }
 
     /// The permit is free once the client has the last part, or is gone.

@@ -23,8 +23,8 @@ use crate::{untrusted_folder, workspace};
 static COPIES: Semaphore = Semaphore::const_new(4);
 
 /// Maximum number of concurrent removals of workspaces. Each has a blocking thread and up to 66
-/// descriptors.
-static REMOVALS: Semaphore = Semaphore::const_new(4);
+/// descriptors. A user of a server has at most a quarter of them.
+static REMOVALS: Semaphore = Semaphore::const_new(16);
 
 /// Converts an error for the application layer, which distinguishes those that the user can
 /// correct.

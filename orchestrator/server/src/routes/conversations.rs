@@ -32,7 +32,7 @@ use crate::json_values::check_count;
 use crate::message::{check_message, check_text};
 use crate::state::ServerState;
 use crate::view;
-use crate::work::parse_body;
+use crate::work::{WorkPermit, parse_body};
 
 /// Time to read a branch. A sandbox that does not respond must not delay the response.
 const BRANCH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -432,15 +432,20 @@ pub(super) async fn rename(
 pub(super) async fn delete(
     State(state): State<Arc<ServerState>>,
     path: Result<ConversationPath, ApiError>,
+    permit: WorkPermit,
 ) -> Result<Json<bool>, ApiError> {
     let Some(id) = known(path)? else {
         return Ok(Json(false));
     };
-    match state.conversations.delete(&id).await {
-        Ok(()) => Ok(Json(true)),
-        Err(ConversationsError::Unknown(_)) => Ok(Json(false)),
-        Err(error) => Err(error.into()),
-    }
+    // Its workspace can have millions of files.
+    let deleting = async move {
+        match state.conversations.delete(&id).await {
+            Ok(()) => Ok(Json(true)),
+            Err(ConversationsError::Unknown(_)) => Ok(Json(false)),
+            Err(error) => Err(error.into()),
+        }
+    };
+    permit.run(deleting).await
 }
 
 /// Runs a stored conversation.
