@@ -117,14 +117,8 @@ pub(crate) fn conversation_info(
     let running = server.conversations.state(&summary.id);
     let status = match entry.status() {
         ConversationStatus::Damaged => ConversationState::Archived,
-        _ if entry.is_locked && running.is_none() => {
-            if server.conversations.is_changing(&summary.id) {
-                ConversationState::Starting
-            } else {
-                // Another process runs it.
-                ConversationState::Running
-            }
-        }
+        // Another process runs it.
+        _ if entry.is_locked && running.is_none() => ConversationState::Running,
         _ => conversation_state(server, &summary.id),
     };
     Some(ConversationInfo {

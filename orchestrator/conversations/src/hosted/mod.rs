@@ -397,12 +397,6 @@ impl HostedConversations {
             .map_err(|panic| HostError::Failed(panic.into()))?
     }
 
-    /// Whether a conversation is being opened, closed or changed otherwise.
-    pub fn is_changing(&self, id: &ConversationId) -> bool {
-        let changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        changing.get(id).is_some_and(|lock| lock.strong_count() > 0)
-    }
-
     /// Returns the lock under which a conversation is changed.
     fn change_lock(&self, id: &ConversationId) -> Arc<tokio::sync::Mutex<()>> {
         let mut changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
