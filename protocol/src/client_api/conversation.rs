@@ -1,8 +1,6 @@
 //! Conversations, as clients see them.
 
-use std::collections::BTreeMap;
-
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use super::git::{GitProvider, SuggestedTask};
@@ -269,8 +267,17 @@ pub struct ConversationConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WebHosts {
-    /// Port in the sandbox, by the URL that leads to it.
-    pub hosts: BTreeMap<String, u16>,
+    /// Port in the sandbox, by the URL that leads to it. V0's page shows the first that answers.
+    #[serde(serialize_with = "serialize_in_order")]
+    #[cfg_attr(feature = "openapi", schema(value_type = std::collections::BTreeMap<String, u16>))]
+    pub hosts: Vec<(String, u16)>,
+}
+
+fn serialize_in_order<S: Serializer>(
+    hosts: &[(String, u16)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(hosts.iter().map(|(url, port)| (url, port)))
 }
 
 /// The response to `GET …/vscode-url`.

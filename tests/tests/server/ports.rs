@@ -11,9 +11,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::skip::skip_without;
 
-/// A program that returns the headers that it receives, and echoes one message of a WebSocket.
+/// A program that returns the headers that it receives, and echoes one message of a WebSocket. On a
+/// second port it speaks another protocol.
 const PROGRAM: &str = r"
-import base64, hashlib, http.server, json, sys
+import base64, hashlib, http.server, json, socket, sys, threading
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = 'HTTP/1.1'
@@ -49,6 +50,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b'\x81\x01' + bytes([frame[6] ^ frame[2]]))
         self.rfile.read(1)
 
+def greet(listener):
+    while True:
+        listener.accept()[0].sendall(b'220 ready\r\n')
+
+threading.Thread(target=greet, args=[socket.create_server(('127.0.0.1', int(sys.argv[2])))], daemon=True).start()
 http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()
 ";
 
@@ -57,6 +63,8 @@ pub(super) struct Running {
     pub(super) server: HostServer,
     pub(super) conversation: String,
     pub(super) link: String,
+    /// The link to its second port.
+    other_link: String,
 }
 
 async fn start(home: &Home) -> Option<Running> {
@@ -72,13 +80,11 @@ pub(super) async fn start_as(
     if skip_without("python3") {
         return None;
     }
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let free = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let ports = free.map(|listener| listener.local_addr().unwrap().port());
+    let [port, other] = ports;
     let command = format!(
-        "cat >serve.py <<'END'\n{PROGRAM}\nEND\n/usr/bin/python3 serve.py {port} >log 2>&1 &"
+        "cat >serve.py <<'END'\n{PROGRAM}\nEND\n/usr/bin/python3 serve.py {port} {other} >log 2>&1 &"
     );
     let mut server = HostServer::start(home, &home.script(&json!([bash(&command), finish()])), &[]);
     server.key = find_key(&server);
@@ -91,19 +97,25 @@ pub(super) async fn start_as(
         loop {
             let response = server.get(&path).await;
             let hosts = response["hosts"].as_object().unwrap().clone();
-            if let Some((link, _)) = hosts.into_iter().find(|(_, listening)| *listening == port) {
-                return link;
+            let links = ports.map(|port| {
+                let mut hosts = hosts.iter();
+                let found = hosts.find(|(_, listening)| **listening == port);
+                found.map(|(link, _)| link.clone())
+            });
+            if let [Some(link), Some(other_link)] = links {
+                return (link, other_link);
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     };
-    let link = tokio::time::timeout(TEST_TIMEOUT, find)
+    let (link, other_link) = tokio::time::timeout(TEST_TIMEOUT, find)
         .await
         .expect("the program listens");
     Some(Running {
         server,
         conversation,
         link,
+        other_link,
     })
 }
 
@@ -269,6 +281,15 @@ async fn v0s_page_finds_that_a_link_works() {
         .await
         .unwrap();
     assert_eq!(shown.status(), 303);
+    // The page shows the first link that works.
+    let other = Running {
+        link: running.other_link.clone(),
+        ..running
+    };
+    let path = other.link.split_once(other.host()).unwrap().1;
+    let answer = other.request(Method::GET, path);
+    let answer = answer.header("Origin", &other.server.url).send().await;
+    assert_eq!(answer.unwrap().status(), 502);
 }
 
 #[tokio::test]

@@ -36,7 +36,7 @@ use host::SandboxPort;
 /// Time for a program to start its response. Long, because a page may wait for news with a request.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Time to connect to a program before the answer to a page is that none listens.
+/// Time for a program to answer before the answer to a page is that none does.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serves requests to host names of ports, and passes on all others.
@@ -87,7 +87,7 @@ pub(crate) async fn serve(
     served.await.unwrap_or_else(ApiError::into_response)
 }
 
-/// Tells a page of another origin whether a program listens at its link, which V0's page asks again
+/// Tells a page of another origin whether a program answers at its link, which V0's page asks again
 /// and again before and while it shows the link in a frame. The page learns and gets nothing else.
 async fn answer_other_page(
     state: &ServerState,
@@ -111,15 +111,11 @@ async fn answer_other_page(
     let mut response =
         match other_hosts::forward_to_holder(state, &target.conversation, request).await {
             Ok(response) => response,
-            Err(_) => {
-                let conversations = state.conversations.conversations();
-                let connecting = conversations.connect_port(&target.conversation, target.port);
-                match timeout(PROBE_TIMEOUT, connecting).await {
-                    Ok(Ok(_)) => StatusCode::NO_CONTENT.into_response(),
-                    Ok(Err(error)) => ApiError::from(error).into_response(),
-                    Err(_) => ApiError::ProgramTimeout.into_response(),
-                }
-            }
+            Err(_) => match timeout(PROBE_TIMEOUT, probe(state, target)).await {
+                Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
+                Ok(Err(error)) => error.into_response(),
+                Err(_) => ApiError::ProgramTimeout.into_response(),
+            },
         };
     response
         .headers_mut()
@@ -128,6 +124,30 @@ async fn answer_other_page(
         .headers_mut()
         .insert(header::VARY, HeaderValue::from_static("Origin"));
     Ok(response)
+}
+
+/// Checks that a program answers in HTTP: the page shows the first link that works, and databases
+/// listen too.
+async fn probe(state: &ServerState, target: &SandboxPort) -> Result<(), ApiError> {
+    let conversations = state.conversations.conversations();
+    let stream = conversations
+        .connect_port(&target.conversation, target.port)
+        .await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(ApiError::Program)?;
+    let request = http::Request::get("/")
+        .header(header::HOST, format!("localhost:{}", target.port))
+        .body(Body::empty())
+        .map_err(|error| ApiError::invalid("port", error))?;
+    tokio::select! {
+        biased;
+        answered = sender.send_request(request) => {
+            answered.map_err(ApiError::Program)?;
+            Ok(())
+        }
+        ended = connection => Err(ended.map_or_else(ApiError::Program, |()| ApiError::ProgramProtocol)),
+    }
 }
 
 /// Returns a link to a port of a conversation's sandbox, which is valid for one to two hours, and

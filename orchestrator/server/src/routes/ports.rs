@@ -1,6 +1,5 @@
 //! Programs in a conversation's sandbox that a browser can open.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -18,7 +17,7 @@ use crate::{auth, ports};
 /// again: without these it would not find a program that is started later.
 const USUAL_PORTS: [u16; 5] = [3000, 5000, 5173, 8000, 8080];
 
-/// Links to the ports with a listener, each with its number; without any, to ports that such
+/// Links to the ports with a listener, each with its number, usual ones first; without any, to ports that such
 /// programs usually have. None while there is no sandbox. A caller who may only read gets no link,
 /// because a request to a program can change what it likes.
 #[utoipa::path(get, path = "/api/conversations/{id}/web-hosts",
@@ -30,7 +29,7 @@ pub(super) async fn web_hosts(
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<WebHosts>, ApiError> {
     auth::require_write(&caller)?;
-    let ports: Vec<_> = match state.conversations.conversations().ports(&id).await {
+    let mut ports: Vec<_> = match state.conversations.conversations().ports(&id).await {
         Err(PortError::Conversation(
             ConversationsError::NotRunning(_) | ConversationsError::NoSandbox(_),
         )) => Vec::new(),
@@ -43,11 +42,17 @@ pub(super) async fn web_hosts(
             ports => ports,
         },
     };
-    let hosts: BTreeMap<_, _> = ports
+    sort(&mut ports);
+    let hosts = ports
         .into_iter()
         .filter_map(|port| Some((ports::link(&state, &caller, &id, port)?, port)))
         .collect();
     Ok(Json(WebHosts { hosts }))
+}
+
+/// Sorts ports so that those that a user may want to see come first.
+fn sort(ports: &mut [u16]) {
+    ports.sort_by_key(|port| (!USUAL_PORTS.contains(port), *port));
 }
 
 /// The editor of V0's images. Ours have none: an editor that the agent or an image starts is one of
@@ -61,4 +66,16 @@ pub(super) async fn vscode_url(
 ) -> Result<Json<EditorUrl>, ApiError> {
     state.conversations.conversations().event_count(&id).await?;
     Ok(Json(EditorUrl { vscode_url: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_ports_come_first() {
+        let mut ports = [5432, 21_000, 8000, 631, 3000];
+        sort(&mut ports);
+        assert_eq!(ports, [3000, 8000, 631, 5432, 21_000]);
+    }
 }
