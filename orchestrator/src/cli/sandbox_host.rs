@@ -97,6 +97,7 @@ pub(super) async fn run(
         public_url: arguments.public_url,
         removes_at_end: arguments.remove_at_end,
         default_image: config.sandbox.image.clone(),
+        has_images: config.runtime.has_images(),
         is_warm_in_use: compose::is_warm_in_use,
         ..SandboxHostConfig::new(keys(arguments.keys.as_deref())?)
     };

@@ -53,6 +53,9 @@ pub struct SandboxHostConfig {
     pub max_resource_factor: f64,
     /// The image of a request without one. `None` for the default of the provider.
     pub default_image: Option<String>,
+    /// Whether its sandboxes have images. Otherwise a request for one is refused, except from clients
+    /// of V0, which always send one.
+    pub has_images: bool,
     /// A sandbox without requests for this long is removed.
     pub idle_timeout: Duration,
     /// The URL of this host for its clients. `None` to derive it from their requests, which fails
@@ -76,6 +79,7 @@ impl SandboxHostConfig {
             resources: ResourceLimits::default(),
             max_resource_factor: 1.0,
             default_image: None,
+            has_images: true,
             idle_timeout: Duration::from_secs(3600),
             public_url: None,
             removes_at_end: false,

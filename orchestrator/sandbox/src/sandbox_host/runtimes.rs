@@ -329,6 +329,16 @@ fn spec(
             "the resource_factor is {factor}: the maximum of this host is {max_factor}"
         )));
     }
+    let image = request.image.filter(|image| !image.is_empty());
+    // Clients of V0 send no resources.
+    if let Some(image) = &image
+        && !config.has_images
+        && request.resources.is_some()
+    {
+        return Err(HostError::Invalid(format!(
+            "the sandboxes of this host have no images, and {image} is requested: leave it out"
+        )));
+    }
     let requested = request.resources.map(ResourceLimits::from);
     let resources = requested.map_or(config.resources, |requested| {
         with_defaults(requested, &config.resources)
@@ -343,10 +353,7 @@ fn spec(
         lifetime: request
             .lifetime
             .map_or(Lifetime::Conversation, Lifetime::from),
-        image: request
-            .image
-            .filter(|image| !image.is_empty())
-            .or_else(|| config.default_image.clone()),
+        image: image.or_else(|| config.default_image.clone()),
         environment: request.environment,
         resources,
         ..SandboxSpec::new(lease.conversation()?)
@@ -378,7 +385,6 @@ fn scaled(
 }
 
 /// Replaces what a client has left at its default, which it sends too.
-#[expect(clippy::float_cmp, reason = "the default is sent as it is")]
 fn with_defaults(requested: ResourceLimits, defaults: &ResourceLimits) -> ResourceLimits {
     fn choose<T: PartialEq>(requested: T, sent_by_default: &T, default: T) -> T {
         if requested == *sent_by_default {
@@ -467,5 +473,21 @@ mod tests {
             ..ResourceLimits::default()
         };
         assert!(resources(Some(large)).is_err());
+    }
+
+    #[test]
+    fn image_is_refused_when_the_host_has_none() {
+        let config = SandboxHostConfig {
+            has_images: false,
+            ..SandboxHostConfig::new("k:0123456789abcdef0123456789abcdef".parse().unwrap())
+        };
+        let lease = Lease::from_conversation(&"k.session".parse().unwrap()).unwrap();
+        let of_v0 = serde_json::json!({"session_id": "session", "image": "ours:1"});
+        let request = || serde_json::from_value::<StartRequest>(of_v0.clone()).unwrap();
+        assert!(spec(&lease, request(), &config).is_ok());
+        let mut request = request();
+        request.resources = Some(ResourceLimits::default().into());
+        let refused = spec(&lease, request, &config).unwrap_err().to_string();
+        assert!(refused.contains("ours:1"), "{refused}");
     }
 }
