@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use protocol::Observation;
 use protocol::action::RunAction;
 use protocol::sandbox_api::CommandEnvironment;
@@ -24,6 +25,7 @@ mod starting;
 
 use super::ShellConfig;
 use super::answers::{self, CommandOutcome, CommandReport};
+use super::baseline;
 use super::facts::MachineInfo;
 use super::output::FoldedText;
 use super::program::ShellProgram;
@@ -237,6 +239,10 @@ impl Session {
         let Some(process) = &mut self.process else {
             return;
         };
+        if let Some(running) = &self.running {
+            // A program can have stopped it: then it handles no key, and reports no end.
+            baseline::send(running.baseline().shell(), Signal::SIGCONT);
+        }
         match answers::key(&action.command) {
             _ if action.command.is_empty() => {}
             Some(letter) => process.send_input(&[letter as u8 & 0x1f]),

@@ -74,6 +74,14 @@ on_every_shell! {
         assert_eq!(fixture.succeed("echo fine").await, "fine");
     }
 
+    async fn key_continues_a_shell_that_is_stopped(fixture) {
+        fixture.run_for("sh -c 'kill -STOP $PPID'; echo back", SHORT_TIMEOUT).await;
+        // Interrupted or not: the key can reach the shell before it continues its command.
+        let result = fixture.type_in("C-c").await;
+        assert!([0, 130].contains(&result.metadata.exit_code), "{}", result.metadata.exit_code);
+        assert_eq!(fixture.succeed("echo fine").await, "fine");
+    }
+
     async fn end_of_input_key_ends_a_reading_command(fixture) {
         fixture.run_for("cat >kept", SHORT_TIMEOUT).await;
         fixture.act(RunAction { is_input: true, ..action("text") }, Some(SHORT_TIMEOUT), CancellationToken::new()).await;
