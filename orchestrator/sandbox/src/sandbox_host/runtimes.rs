@@ -316,6 +316,14 @@ fn new_runtime(lease: &Lease, sandbox: &SandboxId) -> Runtime {
     }
 }
 
+/// Minimum resources of a sandbox.
+const MIN_RESOURCES: ResourceLimits = ResourceLimits {
+    memory_bytes: 16 << 20,
+    cpus: 0.01,
+    pids: 1,
+    disk_bytes: 1 << 20,
+};
+
 /// Converts a request. Ignores the command and the class: the host has its own action server and
 /// runtime.
 fn spec(
@@ -348,6 +356,11 @@ fn spec(
         return Err(HostError::Invalid(format!(
             "more resources are requested than this host allows for one sandbox: at most {max_factor} times its own limits"
         )));
+    }
+    if is_below_minimum(&resources, &config.resources) {
+        return Err(HostError::Invalid(
+            "fewer resources are requested than a sandbox needs".to_owned(),
+        ));
     }
     Ok(SandboxSpec {
         lifetime: request
@@ -404,6 +417,15 @@ fn with_defaults(requested: ResourceLimits, defaults: &ResourceLimits) -> Resour
         pids: choose(requested.pids, &sent.pids, defaults.pids),
         disk_bytes: choose(requested.disk_bytes, &sent.disk_bytes, defaults.disk_bytes),
     }
+}
+
+/// Whether a limit is so low that a runtime could take it for none. The host may have configured a
+/// lower one.
+fn is_below_minimum(requested: &ResourceLimits, own: &ResourceLimits) -> bool {
+    requested.memory_bytes < MIN_RESOURCES.memory_bytes.min(own.memory_bytes)
+        || requested.cpus < MIN_RESOURCES.cpus.min(own.cpus)
+        || requested.pids < MIN_RESOURCES.pids.min(own.pids)
+        || requested.disk_bytes < MIN_RESOURCES.disk_bytes.min(own.disk_bytes)
 }
 
 fn exceeds(requested: &ResourceLimits, max: &ResourceLimits) -> bool {
@@ -473,6 +495,36 @@ mod tests {
             ..ResourceLimits::default()
         };
         assert!(resources(Some(large)).is_err());
+        let default = ResourceLimits::default;
+        for unbounded in [
+            ResourceLimits {
+                memory_bytes: 0,
+                ..default()
+            },
+            ResourceLimits {
+                cpus: 1e-12,
+                ..default()
+            },
+            ResourceLimits {
+                pids: 0,
+                ..default()
+            },
+            ResourceLimits {
+                disk_bytes: 0,
+                ..default()
+            },
+        ] {
+            assert!(resources(Some(unbounded)).is_err(), "{unbounded:?}");
+        }
+    }
+
+    #[test]
+    fn sandbox_is_bounded_when_the_resource_factor_is_tiny() {
+        let config = SandboxHostConfig::new("k:0123456789abcdef0123456789abcdef".parse().unwrap());
+        let lease = Lease::from_conversation(&"k.session".parse().unwrap()).unwrap();
+        let request = serde_json::json!({"session_id": "session", "resource_factor": 1e-13});
+        let request = serde_json::from_value(request).unwrap();
+        assert!(spec(&lease, request, &config).is_err());
     }
 
     #[test]
