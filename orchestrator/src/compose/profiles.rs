@@ -27,15 +27,6 @@ pub(super) const FILE_NAME: &str = "settings.db";
 
 pub(super) struct SealedProfiles(SealedDocuments);
 
-impl SealedProfiles {
-    /// Explains what to do if the documents were encrypted with another key.
-    pub(super) fn from_opened(
-        opened: Result<SealedDocuments, SealedError>,
-    ) -> anyhow::Result<Arc<dyn ProfileStore>> {
-        Ok(Arc::new(Self(opened.map_err(explain)?)))
-    }
-}
-
 /// Explains what to do if the documents were encrypted with another key.
 pub(super) fn explain(error: SealedError) -> anyhow::Error {
     match error {
@@ -44,17 +35,32 @@ pub(super) fn explain(error: SealedError) -> anyhow::Error {
     }
 }
 
-/// Reads the key from the environment, else from the state folder, where the first start generates
-/// it.
-pub(super) fn load_key(state_dir: &StateDir) -> anyhow::Result<SealingKey> {
-    let secret = match configured_key()? {
-        Some(key) => key,
-        None => key_file::load_or_create(&key_path(state_dir))?.0,
+/// Opens documents with the key from the environment, else from the state folder, where the first
+/// start generates it. Keeps no new key that fits nothing: it could be taken for the right one.
+pub(super) async fn open_with_key<F>(
+    state_dir: &StateDir,
+    open: impl FnOnce(SealingKey) -> F,
+) -> anyhow::Result<Arc<dyn ProfileStore>>
+where
+    F: Future<Output = Result<SealedDocuments, SealedError>>,
+{
+    let path = key_path(state_dir);
+    let (secret, is_new) = match configured_key()? {
+        Some(key) => (key, false),
+        None => key_file::load_or_create(&path)?,
     };
-    Ok(SealingKey::new(&secret))
+    match open(SealingKey::new(&secret)).await {
+        Ok(documents) => Ok(Arc::new(SealedProfiles(documents))),
+        Err(error @ SealedError::WrongKey(_)) if is_new => {
+            // On failure it stays.
+            let _ = std::fs::remove_file(&path);
+            Err(explain(error))
+        }
+        Err(error) => Err(explain(error)),
+    }
 }
 
-/// Like [`load_key`]. `None` if there is no key yet.
+/// Reads the key from the environment, else from the state folder. `None` if there is none yet.
 pub(super) fn find_key(state_dir: &StateDir) -> anyhow::Result<Option<SealingKey>> {
     let (configured, path) = (configured_key()?, key_path(state_dir));
     let secret = match configured {

@@ -23,7 +23,7 @@ use storage::{
 
 use super::StateDir;
 use super::accounts::Accounts;
-use super::profiles::{self, SealedProfiles};
+use super::profiles;
 use crate::config::{BlobPlace, Config};
 
 /// Name of the file of users and the audit log in the state folder.
@@ -170,13 +170,7 @@ impl Stores {
 
     /// Opens the settings and secrets of users. Fails if they were encrypted with another key.
     pub(crate) async fn profiles(&self) -> anyhow::Result<Arc<dyn ProfileStore>> {
-        let key = profiles::load_key(&self.state_dir)?;
-        SealedProfiles::from_opened(match &self.shared {
-            Some(shared) => shared.documents(key).await,
-            None => {
-                SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await
-            }
-        })
+        profiles::open_with_key(&self.state_dir, |key| self.documents(key)).await
     }
 
     /// Like [`profiles`](Self::profiles). `None` if no settings were ever stored in the state
@@ -212,13 +206,16 @@ impl Stores {
 
     /// Opens the settings and secrets of users to add some that were encrypted with this key.
     pub(crate) async fn settings(&self, key: SealingKey) -> anyhow::Result<SealedDocuments> {
-        let opened = match &self.shared {
+        self.documents(key).await.map_err(profiles::explain)
+    }
+
+    async fn documents(&self, key: SealingKey) -> Result<SealedDocuments, SealedError> {
+        match &self.shared {
             Some(shared) => shared.documents(key).await,
             None => {
                 SealedDocuments::open(self.state_dir.path().join(profiles::FILE_NAME), key).await
             }
-        };
-        opened.map_err(profiles::explain)
+        }
     }
 
     /// Explains an error of settings that cannot be added.

@@ -501,6 +501,11 @@ async fn settings_of_another_key_are_refused_at_the_start() {
         !refused.status.success() && error.contains("restore the key"),
         "{error}"
     );
+    // The key that the first start generates fits nothing, and does not stay.
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--runtime", "local"];
+    let refused = home.run(&serve).expect(2);
+    assert!(refused.stderr.contains("restore the key"), "{refused:?}");
+    assert!(!home.path().join(".glovebox/secrets-key").exists());
     let file = home.write("key", "a-key-of-the-operator\n");
     let mut command = home.glovebox(&["serve", "--listen", "127.0.0.1:0", "--runtime", "local"]);
     let server = HostServer::from_command(&home, command.env("GLOVEBOX_SECRETS_KEY_FILE", file));
