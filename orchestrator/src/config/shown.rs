@@ -24,7 +24,7 @@ pub(super) const KEYS_WITHOUT_EFFECT: &str = "## Keys without effect\n";
 const MASK: &str = "***";
 
 /// Names of fields that are shown in tables with secrets.
-const SHOWN_FIELDS: [&str; 2] = ["name", "timeout"];
+const SHOWN_FIELDS: [&str; 4] = ["name", "timeout", "command", "run_in"];
 
 /// A key, its value and where the value comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn secrets_are_masked() {
         let file = "[store]\nurl = 'postgres://me:hidden@db/a?password=hidden'\n\
-                    [mcp]\nstdio_servers = [{name = 's', command = 'hidden', env = {A = 'hidden'}}]\n\
+                    [mcp]\nstdio_servers = [{name = 's', command = 'tickets', args = ['hidden'], env = {A = 'hidden'}}]\n\
                     [sandbox]\nruntime_startup_env_vars = {TOKEN = 'hidden'}\nselected_repo = 'https://hidden@host/a'\n\
                     [secrets]\nDEPLOY = 'hidden'\n";
         for (key, expected) in [
@@ -388,7 +388,9 @@ mod tests {
         }
         let (servers, _) = find(file, Overrides::default(), "mcp.stdio_servers");
         assert!(
-            servers.contains("name = \"s\"") && !servers.contains("hidden"),
+            servers.contains("name = \"s\"")
+                && servers.contains("command = \"tickets\"")
+                && !servers.contains("hidden"),
             "{servers}"
         );
     }

@@ -188,7 +188,7 @@ fn upload_leaves_out_what_the_user_may_not_read() {
         }
     }
     for name in ["a", "locked"] {
-        std::fs::set_permissions(at.join(name), Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(at.join(name), Permissions::from_mode(0o000)).unwrap();
     }
     let target = fixture.path("u");
     let arguments = ["sandbox", "cp", "--runtime", "local", "t", &target];

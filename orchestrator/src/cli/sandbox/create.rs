@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
+use conversations::ConversationsError;
 use engine::sandbox::{Lifetime, ResourceLimits, SandboxSpec, Volume};
 use jiff::Timestamp;
 
@@ -127,7 +128,14 @@ pub(super) async fn reserve_name(
     runtime: &SandboxRuntime,
     name: &SandboxName,
 ) -> anyhow::Result<Lock> {
-    let lock = runtime.state_dir.lock(name.conversation())?;
+    let lock = runtime.state_dir.lock(name.conversation());
+    let lock = lock.map_err(|error| match error.downcast_ref() {
+        Some(ConversationsError::Locked(_)) => UsageError(format!(
+            "another process uses the name {name}, or creates a sandbox of that name"
+        ))
+        .into(),
+        _ => error,
+    })?;
     match runtime.find(name).await? {
         None => Ok(lock),
         Some(found) if found.lifetime.is_expired() => {

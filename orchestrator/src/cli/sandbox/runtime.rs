@@ -10,7 +10,7 @@ use super::arguments::RuntimeChoice;
 use super::name::{SandboxName, display_name};
 use crate::cli::{prepare, prepare_existing, print};
 use crate::compose::{self, Lock, StateDir};
-use crate::config::{Config, Overrides};
+use crate::config::{Config, Overrides, Runtime};
 use crate::exit::UsageError;
 
 /// A runtime that provisions sandboxes.
@@ -71,10 +71,13 @@ impl SandboxRuntime {
             }
             // The runtime may know the cause, such as a lack of memory.
             SandboxState::Ended => match self.provider.find(&summary.sandbox).await {
-                Err(SandboxError::Lost { detail }) => Err(SandboxError::Lost {
-                    detail: format!("{detail}; `glovebox sandbox logs {name}` may say more"),
+                // A service has no logs.
+                Err(SandboxError::Lost { detail }) if self.config.runtime != Runtime::Remote => {
+                    Err(SandboxError::Lost {
+                        detail: format!("{detail}; `glovebox sandbox logs {name}` may say more"),
+                    }
+                    .into())
                 }
-                .into()),
                 found => Ok(found?),
             },
         }
