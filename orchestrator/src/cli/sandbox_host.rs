@@ -51,8 +51,8 @@ pub(super) struct SandboxHostArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 8)]
     max_sandboxes_per_key: usize,
 
-    /// Maximum resources of a sandbox, as a multiple of those of `[sandbox]` (by default 4 GiB and 2
-    /// processors).
+    /// Maximum resources of a sandbox, as a multiple of those of `[sandbox]` (by default 4 GiB and
+    /// 2 processors).
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
     max_resource_factor: f64,
 

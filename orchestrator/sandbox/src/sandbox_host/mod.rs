@@ -53,8 +53,8 @@ pub struct SandboxHostConfig {
     pub max_resource_factor: f64,
     /// The image of a request without one. `None` for the default of the provider.
     pub default_image: Option<String>,
-    /// Whether its sandboxes have images. Otherwise a request for one is refused, except from clients
-    /// of V0, which always send one.
+    /// Whether its sandboxes have images. Otherwise a request for one is refused, except from
+    /// clients of V0, which always send one.
     pub has_images: bool,
     /// A sandbox without requests for this long is removed.
     pub idle_timeout: Duration,

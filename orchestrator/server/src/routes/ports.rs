@@ -17,9 +17,9 @@ use crate::{auth, ports};
 /// again: without these it would not find a program that is started later.
 const USUAL_PORTS: [u16; 5] = [3000, 5000, 5173, 8000, 8080];
 
-/// Links to the ports with a listener, each with its number, usual ones first; without any, to ports that such
-/// programs usually have. None while there is no sandbox. A caller who may only read gets no link,
-/// because a request to a program can change what it likes.
+/// Links to the ports with a listener, each with its number, usual ones first; without any, to
+/// ports that such programs usually have. None while there is no sandbox. A caller who may only
+/// read gets no link, because a request to a program can change what it likes.
 #[utoipa::path(get, path = "/api/conversations/{id}/web-hosts",
     params(("id" = ConversationId, Path, description = "The conversation")),
     responses((status = 200, description = "The links", body = WebHosts)))]
