@@ -171,6 +171,11 @@ fn repository_is_cloned_and_set_up_before_the_agent_starts() {
         agent_outputs(&events),
         ["origin\nmade\nkept\non-side\nside", "hook"]
     );
+    // The user's own commits do not run the repository's script.
+    let clone = home.workspace().join("origin");
+    let commit = ["commit", "-q", "--allow-empty", "-m", "own"];
+    git_in(&home, clone.to_str().unwrap(), &commit);
+    assert_eq!(read(&home.workspace().join("hooks")), "hook\n");
     let states: Vec<_> = events
         .iter()
         .filter_map(|event| event["extras"]["agent_state"].as_str())

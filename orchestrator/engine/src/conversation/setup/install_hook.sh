@@ -35,6 +35,8 @@ cat >"$hook.new" <<'HOOK' || exit 1
 #!/bin/sh
 # Installed by Glovebox: runs the previous hook, then the repository's own script.
 if [ -x "$0.local" ]; then "$0.local" "$@" || exit; fi
+# Outside of a sandbox, the script would run with the rights of the user who commits.
+if [ -z "${GLOVEBOX_SESSION-}" ]; then exit 0; fi
 for script in .glovebox/pre-commit.sh .openhands/pre-commit.sh; do
     [ -f "$script" ] || continue
     if [ -x "$script" ]; then exec "./$script"; fi
