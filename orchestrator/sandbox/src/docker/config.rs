@@ -10,6 +10,9 @@ use crate::{HostSecret, ServerBinary};
 /// Default image: small, with the package manager, bash and glibc that most prebuilt programs need.
 pub const DEFAULT_IMAGE: &str = "debian:bookworm-slim";
 
+/// Repository of unnamed snapshots. The tag is a prefix of their id.
+pub(crate) const SNAPSHOT_REPOSITORY: &str = "glovebox-snapshot";
+
 /// Settings of the Docker backend.
 #[derive(Debug)]
 pub struct DockerConfig {

@@ -46,6 +46,7 @@ use tokio_util::task::TaskTracker;
 use crate::action_client::{ActionClient, Address};
 use crate::provisioning::sandbox_id_of;
 use crate::unfinished_start::UnfinishedStart;
+pub(crate) use config::SNAPSHOT_REPOSITORY;
 pub use config::{DEFAULT_IMAGE, DockerConfig, Gpus, MAX_HOLDER_LENGTH, Pool};
 use engine::Engine;
 use exec_stream::ExecStream;

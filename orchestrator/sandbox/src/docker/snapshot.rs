@@ -13,14 +13,13 @@ use bollard::query_parameters::{
 use engine::sandbox::{SandboxError, SnapshotPurpose};
 use protocol::SandboxId;
 
+use super::config::SNAPSHOT_REPOSITORY;
 use super::engine::{Engine, error_message, status};
 use super::image::split_reference;
 use super::labels;
 use super::lifecycle::refused;
 use crate::provisioning::start_error;
 
-/// Repository of unnamed snapshots. The tag is a prefix of their id.
-const REPOSITORY: &str = "glovebox-snapshot";
 const SHORT_ID_LENGTH: usize = 12;
 
 /// The engine may copy gigabytes.
@@ -58,7 +57,7 @@ pub(super) async fn make(
     let name = match purpose {
         SnapshotPurpose::Fork(_) => return Ok(id),
         SnapshotPurpose::Keep(Some(name)) => name.to_owned(),
-        SnapshotPurpose::Keep(None) => format!("{REPOSITORY}:{}", short(&id)),
+        SnapshotPurpose::Keep(None) => format!("{SNAPSHOT_REPOSITORY}:{}", short(&id)),
     };
     let (repository, tag) = split_reference(&name);
     let tagged = TagImageOptionsBuilder::default()

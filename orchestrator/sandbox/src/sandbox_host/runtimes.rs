@@ -24,6 +24,7 @@ use super::error::HostError;
 use super::keys::KeyName;
 use super::registry::{Lease, Reservation, SandboxRegistry};
 use super::{SandboxHostConfig, Shared};
+use crate::docker::SNAPSHOT_REPOSITORY;
 use crate::remote::wire::{
     API_KEY_HEADER, Runtime, RuntimeRequest, Runtimes, StartRequest, Status,
 };
@@ -316,6 +317,16 @@ fn new_runtime(lease: &Lease, sandbox: &SandboxId) -> Runtime {
     }
 }
 
+/// Whether an image may be one that the operator, or another installation on the same engine, has
+/// made for itself: their names cannot be guessed, but short starts of ids can.
+fn may_be_of_others(image: &str) -> bool {
+    let id = image.strip_prefix("sha256:").unwrap_or(image);
+    // Also as `docker.io/library/NAME`.
+    let name = image.rsplit('/').next().unwrap_or_default();
+    id.bytes().all(|byte| byte.is_ascii_hexdigit())
+        || name.split([':', '@']).next() == Some(SNAPSHOT_REPOSITORY)
+}
+
 /// Minimum resources of a sandbox.
 const MIN_RESOURCES: ResourceLimits = ResourceLimits {
     memory_bytes: 16 << 20,
@@ -338,6 +349,11 @@ fn spec(
         )));
     }
     let image = request.image.filter(|image| !image.is_empty());
+    if let Some(image) = image.as_deref().filter(|image| may_be_of_others(image)) {
+        return Err(HostError::Invalid(format!(
+            "the image {image} is a snapshot, or an id instead of a name"
+        )));
+    }
     // Clients of V0 send no resources.
     if let Some(image) = &image
         && !config.has_images
@@ -525,6 +541,21 @@ mod tests {
         let request = serde_json::json!({"session_id": "session", "resource_factor": 1e-13});
         let request = serde_json::from_value(request).unwrap();
         assert!(spec(&lease, request, &config).is_err());
+    }
+
+    #[test]
+    fn image_of_others_is_refused() {
+        for (image, is_refused) in [
+            ("8d", true),
+            ("sha256:8d1f", true),
+            ("glovebox-snapshot:8d48", true),
+            ("docker.io/library/glovebox-snapshot@sha256:8d48", true),
+            ("debian:bookworm-slim", false),
+            ("registry.example:5000/a/b@sha256:8d48", false),
+            ("glovebox-test/debian:latest", false),
+        ] {
+            assert_eq!(may_be_of_others(image), is_refused, "{image}");
+        }
     }
 
     #[test]
