@@ -7,6 +7,7 @@ mod access;
 mod headers;
 mod host;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +37,12 @@ use host::SandboxPort;
 /// Time for a program to start its response. Long, because a page may wait for news with a request.
 const HEAD_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Time for a program to answer before the answer to a page is that none does.
+/// Time to connect to a program before the answer to a page is that none listens.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time for a program to answer such a page. Longer, because a program that serves one request at a
+/// time, or compiles, still is the one that the page shows.
+const PROBE_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves requests to host names of ports, and passes on all others.
 pub(crate) async fn serve(
@@ -111,11 +116,11 @@ async fn answer_other_page(
     let mut response =
         match other_hosts::forward_to_holder(state, &target.conversation, request).await {
             Ok(response) => response,
-            Err(_) => match timeout(PROBE_TIMEOUT, probe(state, target)).await {
-                Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),
-                Ok(Err(error)) => error.into_response(),
-                Err(_) => ApiError::ProgramTimeout.into_response(),
-            },
+            Err(_) => probe(state, target)
+                .await
+                .map_or_else(ApiError::into_response, |()| {
+                    StatusCode::NO_CONTENT.into_response()
+                }),
         };
     response
         .headers_mut()
@@ -130,9 +135,9 @@ async fn answer_other_page(
 /// listen too.
 async fn probe(state: &ServerState, target: &SandboxPort) -> Result<(), ApiError> {
     let conversations = state.conversations.conversations();
-    let stream = conversations
-        .connect_port(&target.conversation, target.port)
-        .await?;
+    let connecting = conversations.connect_port(&target.conversation, target.port);
+    let connected = timeout(PROBE_TIMEOUT, connecting).await;
+    let stream = connected.map_err(|_| ApiError::ProgramTimeout)??;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(ApiError::Program)?;
@@ -140,14 +145,19 @@ async fn probe(state: &ServerState, target: &SandboxPort) -> Result<(), ApiError
         .header(header::HOST, format!("localhost:{}", target.port))
         .body(Body::empty())
         .map_err(|error| ApiError::invalid("port", error))?;
-    tokio::select! {
-        biased;
-        answered = sender.send_request(request) => {
-            answered.map_err(ApiError::Program)?;
-            Ok(())
+    let mut answer = pin!(sender.send_request(request));
+    let answering = async {
+        tokio::select! {
+            answered = &mut answer => answered,
+            // The connection passes on an answer when it ends.
+            _ = connection => answer.await,
         }
-        ended = connection => Err(ended.map_or_else(ApiError::Program, |()| ApiError::ProgramProtocol)),
-    }
+    };
+    let answered = timeout(PROBE_ANSWER_TIMEOUT, answering).await;
+    answered
+        .map_err(|_| ApiError::ProgramTimeout)?
+        .map(drop)
+        .map_err(ApiError::Program)
 }
 
 /// Returns a link to a port of a conversation's sandbox, which is valid for one to two hours, and
