@@ -53,6 +53,9 @@ const MAX_DOWNLOADS_PER_USER: usize = 2;
 /// Maximum number of concurrent requests of a user for work that can be expensive.
 const MAX_WORK_PER_USER: usize = 4;
 
+/// Maximum number of conversations of a user that are deleted concurrently.
+const MAX_DELETIONS_PER_USER: usize = 4;
+
 pub(crate) struct ServerState {
     pub(crate) conversations: Arc<HostedConversations>,
     pub(crate) profiles: Arc<UserProfiles>,
@@ -88,6 +91,8 @@ pub(crate) struct ServerState {
     pub(crate) downloads_by_user: KeyedPermits<UserId>,
     /// See [`WorkPermit`](crate::work::WorkPermit).
     pub(crate) work_by_user: KeyedPermits<UserId>,
+    /// See [`WorkPermit::for_deletion`](crate::work::WorkPermit::for_deletion).
+    pub(crate) deletions_by_user: KeyedPermits<UserId>,
     /// Open streams and sockets.
     pub(crate) streams_by_user: KeyedPermits<UserId>,
     /// Large events that are being sent to clients.
@@ -173,6 +178,7 @@ impl ServerState {
             downloads: Arc::new(Semaphore::new(MAX_DOWNLOADS)),
             downloads_by_user: KeyedPermits::new(MAX_DOWNLOADS_PER_USER),
             work_by_user: KeyedPermits::new(MAX_WORK_PER_USER),
+            deletions_by_user: KeyedPermits::new(MAX_DELETIONS_PER_USER),
             streams_by_user: KeyedPermits::new(MAX_STREAMS_PER_USER),
             large_events_by_user: KeyedPermits::new(MAX_LARGE_EVENTS_PER_USER),
             input_memory: Arc::default(),

@@ -50,6 +50,15 @@ impl WorkPermit {
         permit.map(Self).map_err(|_| ApiError::TooMuchWork)
     }
 
+    /// Waits for a permit to delete a conversation, whose workspace can have millions of files. The
+    /// user's other work does not wait for deletions.
+    pub(crate) async fn for_deletion(state: &ServerState, caller: &Caller) -> Self {
+        match caller.user.clone() {
+            Some(user) => Self(state.deletions_by_user.acquire(user).await),
+            None => Self(None),
+        }
+    }
+
     /// Holds the permit until the work is done, also if its client is gone.
     ///
     /// # Errors

@@ -432,12 +432,12 @@ pub(super) async fn rename(
 pub(super) async fn delete(
     State(state): State<Arc<ServerState>>,
     path: Result<ConversationPath, ApiError>,
-    permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Json<bool>, ApiError> {
     let Some(id) = known(path)? else {
         return Ok(Json(false));
     };
-    // Its workspace can have millions of files.
+    let permit = WorkPermit::for_deletion(&state, &caller).await;
     let deleting = async move {
         match state.conversations.delete(&id).await {
             Ok(()) => Ok(Json(true)),
