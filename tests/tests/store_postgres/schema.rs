@@ -1,7 +1,9 @@
 //! Opening a database: its schema, and errors that name it.
 
 use std::error::Error as _;
+use std::sync::Arc;
 
+use accounts::{KeyScope, Users};
 use engine::events::{ConversationQuery, EventStore as _, OverviewChange};
 use storage::PostgresStore;
 use storage::postgres::{PostgresOpenError, PostgresOptions};
@@ -205,7 +207,21 @@ async fn role_that_may_not_create_tables_can_use_a_migrated_database() {
     assert_eq!(log(&store, &a).await, events(0..2));
     store.remove(&a).await.unwrap();
     drop(lease);
+    // As if it had its rights before this table existed.
+    database.execute(&format!("REVOKE ALL ON revoked_keys FROM {role}"));
+    let users = Users::new(Arc::new(store.accounts()));
+    let ada = "ada".parse().unwrap();
+    users.add(&ada).await.unwrap();
+    let key = users.add_key(&ada, KeyScope::Write, None).await.unwrap();
+    users.revoke_key(&key.key.id).await.unwrap();
     store.close().await;
+
+    database.execute("UPDATE glovebox_schema SET version = version - 1");
+    let error = open_error(&address).await;
+    assert!(
+        matches!(error, PostgresOpenError::NotOwner { .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -3,7 +3,8 @@
 CREATE TABLE revoked_keys (
     id text COLLATE "C" PRIMARY KEY
 );
-CREATE FUNCTION record_removed_key() RETURNS trigger LANGUAGE plpgsql AS $$
+-- With the rights of the owner: a role that runs hosts may have none on a new table.
+CREATE FUNCTION record_removed_key() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO revoked_keys (id) VALUES (old.id) ON CONFLICT DO NOTHING;
     RETURN NULL;

@@ -40,6 +40,22 @@ pub(super) struct Connector {
     on_notification: Option<OnNotification>,
 }
 
+/// Whether a URL has an `@` in its user or password, in front of the one that precedes the host.
+fn has_several_ats(address: &str) -> bool {
+    let Some((_, rest)) = ["postgres://", "postgresql://"]
+        .iter()
+        .find_map(|scheme| address.strip_prefix(scheme).map(|rest| (scheme, rest)))
+    else {
+        return false;
+    };
+    let before_options = rest.split('?').next().unwrap_or_default();
+    // The name of the database may have some.
+    let before_name = before_options
+        .rsplit_once('/')
+        .map_or(before_options, |(before, _)| before);
+    before_name.matches('@').count() > 1
+}
+
 impl Connector {
     /// Parses the address. Loads the machine's certificates if TLS is required and `roots` is
     /// `None`.
@@ -47,10 +63,7 @@ impl Connector {
         address: &str,
         roots: Option<Arc<RootCertStore>>,
     ) -> Result<Self, PostgresOpenError> {
-        let before_options = address
-            .split_once('?')
-            .map_or(address, |(before, _)| before);
-        if before_options.contains("://") && before_options.matches('@').count() > 1 {
+        if has_several_ats(address) {
             return Err(PostgresOpenError::NotEncoded);
         }
         let mut config: Config = address.parse().map_err(PostgresOpenError::Address)?;

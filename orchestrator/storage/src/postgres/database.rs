@@ -197,6 +197,13 @@ impl Database {
         }
     }
 
+    /// Whether the database has tables of some version. `false` if that cannot be read.
+    pub(super) async fn is_migrated(&self) -> bool {
+        let rows = self.query(migrations::IS_MIGRATED, &[]).await;
+        let is_migrated = rows.ok().and_then(|rows| rows.first()?.try_get(0).ok());
+        is_migrated.unwrap_or(false)
+    }
+
     /// Executes a statement that may be repeated: again if the connection breaks.
     pub(super) async fn query(
         &self,

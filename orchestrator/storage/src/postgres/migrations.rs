@@ -57,14 +57,16 @@ pub(super) async fn run(client: &mut Client) -> Result<i64, Error> {
     Ok(found)
 }
 
+/// Whether a migration was applied.
+pub(super) const IS_MIGRATED: &str = "SELECT to_regclass('glovebox_schema') IS NOT NULL";
+
 /// Returns the number of applied migrations. Creates the table that holds it, in a new database
 /// only: a role that may not create tables can use a migrated one.
 async fn version(transaction: &Transaction<'_>) -> Result<i64, Error> {
-    const EXISTS: &str = "SELECT to_regclass('glovebox_schema') IS NOT NULL";
     const CREATE: &str = "CREATE TABLE glovebox_schema (version bigint NOT NULL);
         INSERT INTO glovebox_schema VALUES (0)";
     if !transaction
-        .query_one(EXISTS, &[])
+        .query_one(IS_MIGRATED, &[])
         .await?
         .try_get::<_, bool>(0)?
     {

@@ -231,15 +231,27 @@ async fn migrate(
             from: found,
             to: KNOWN,
         }),
-        Err(error) if error.is_not_allowed() => Err(PostgresOpenError::NotAllowed {
-            database: connector.to_string(),
-            user: connector
+        Err(error) if error.is_not_allowed() => {
+            let (name, source) = (connector.to_string(), error.into());
+            let user = connector
                 .config()
                 .get_user()
                 .unwrap_or("the user")
-                .to_owned(),
-            source: error.into(),
-        }),
+                .to_owned();
+            Err(if database.is_migrated().await {
+                PostgresOpenError::NotOwner {
+                    database: name,
+                    user,
+                    source,
+                }
+            } else {
+                PostgresOpenError::NotAllowed {
+                    database: name,
+                    user,
+                    source,
+                }
+            })
+        }
         Err(error) => Err(PostgresOpenError::Migrate {
             database: connector.to_string(),
             version: KNOWN,

@@ -77,6 +77,19 @@ pub enum PostgresOpenError {
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
+    /// The user of the address may not change the tables of an earlier version.
+    #[error(
+        "{user} may not change the tables of the database {database} for this version: run `glovebox store migrate` as their owner"
+    )]
+    NotOwner {
+        /// The database.
+        database: String,
+        /// The user.
+        user: String,
+        /// The cause.
+        #[source]
+        source: Box<dyn Error + Send + Sync>,
+    },
     /// A newer version of Glovebox has migrated the database. A retry fails.
     #[error(
         "the database {database} has version {found}, and this program knows {known}: use the newer glovebox, or restore a \
@@ -101,6 +114,7 @@ impl PostgresOpenError {
                 | Self::NotEncoded
                 | Self::NoHost
                 | Self::NotAllowed { .. }
+                | Self::NotOwner { .. }
                 | Self::TooNew { .. }
         )
     }
