@@ -293,6 +293,21 @@ async fn repeated_migration(home: &Home, to: &str, target: &Home, store: &[&str]
         .await;
     assert!(secrets.1.to_string().contains("OF_TARGET"), "{}", secrets.1);
     server.terminate();
+
+    // The settings of a user who is removed in the target stay removed.
+    in_target(&["user", "rm", "ada", "-y"]);
+    // The source is the file, whatever its last server has used.
+    home.write("empty.toml", "");
+    let insisting = [&migrate[..], &["--config-file", "empty.toml"]].concat();
+    home.run(&insisting).expect(1);
+    in_target(&["user", "add", "--restore", "ada"]);
+    let (key, _) = target.add_key("ada", store);
+    let server = HostServer::start(target, &model, store);
+    let secrets = server
+        .send_as(&key, Method::GET, "/api/secrets", None)
+        .await;
+    assert_eq!(secrets.1["custom_secrets"], json!([]));
+    server.terminate();
 }
 
 #[test]

@@ -216,7 +216,11 @@ impl<'a> CopyTarget<'a> {
         let changes = AccountChanges::between(records, &accounts.records().await?);
         let changed = changes.apply(accounts.as_ref()).await?;
         if let Some(profiles) = self.stores.profiles_if_any().await? {
-            for user in &changed.users_without_account {
+            let removed_here = changed.differences.iter().filter_map(|difference| {
+                (difference.kind == AccountDifferenceKind::RemovedInTarget)
+                    .then_some(&difference.user)
+            });
+            for user in changed.users_without_account.iter().chain(removed_here) {
                 let removed = profiles.remove(Some(user)).await;
                 removed.with_context(|| {
                     format!("cannot remove the settings of the removed user {user}: copy again")
