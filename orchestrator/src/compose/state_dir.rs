@@ -292,7 +292,9 @@ impl StateDir {
     /// The store of the server of this folder, or of its last one. `None` if there was none.
     pub(crate) fn served_store(&self) -> Option<ServedStore> {
         let path = self.path.join(SERVED_STORE_FILE);
+        // Empty if its server could not write it.
         let text = std::fs::read_to_string(&path).ok()?;
+        let text = Some(text).filter(|text| !text.is_empty())?;
         // Earlier versions wrote the name only.
         let store = serde_json::from_str(&text).unwrap_or(ServedStore {
             is_running: false,
@@ -314,7 +316,8 @@ impl StateDir {
                 // The file of another user cannot be probed, so it counts as locked.
                 Err(_) => return true,
             };
-            match file.try_lock() {
+            // Shared, so that it does not look held to another process that asks.
+            match file.try_lock_shared() {
                 Ok(()) if is_still_at(&file, path) => return false,
                 // The path may name a newer file, which is locked.
                 Ok(()) => {}
