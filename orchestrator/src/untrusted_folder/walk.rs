@@ -20,7 +20,7 @@ pub(crate) enum Step {
     Enter(PathBuf, Node),
     /// Anything but a folder.
     Entry(PathBuf, Node),
-    /// A folder that this user may not list.
+    /// A folder that this user may not list, or an entry whose kind this user may not know.
     Denied(PathBuf, io::Error),
     /// The end of a folder, at last of the folder that is walked.
     Leave,
@@ -73,6 +73,9 @@ impl FolderWalk {
             match self.visit(&name, path.clone()) {
                 // Was removed after it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Ok(Some(Step::Denied(path, error)));
+                }
                 Err(error) => {
                     return Err(io::Error::new(
                         error.kind(),
@@ -98,14 +101,8 @@ impl FolderWalk {
                 "more than {MAX_LEVELS} folders deep"
             )));
         }
-        let folder = match node.open_folder() {
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Ok(Some(Step::Denied(path, error)));
-            }
-            folder => folder?,
-        };
         self.levels.push(Level {
-            entries: Dir::new(folder)?,
+            entries: Dir::new(node.open_folder()?)?,
             path: path.clone(),
         });
         Ok(Some(Step::Enter(path, node)))
