@@ -88,13 +88,13 @@ impl SkippedEntries {
     /// Maximum number of named entries.
     pub const MAX_NAMED: usize = 10;
 
-    /// Maximum length of a path, in characters. Clients accept trailers of 16 KiB.
-    const MAX_PATH_CHARS: usize = 200;
+    /// Maximum length of a path and of a reason, in characters. Clients accept trailers of 16 KiB.
+    const MAX_CHARS: usize = 200;
 
     /// Adds an entry.
     pub fn add(&mut self, path: &Path, reason: &str) {
-        let path = path.to_string_lossy();
-        let path: String = path.chars().take(Self::MAX_PATH_CHARS).collect();
+        let cut = |text: &str| text.chars().take(Self::MAX_CHARS).collect::<String>();
+        let (path, reason) = (cut(&path.to_string_lossy()), cut(reason));
         self.append(Self {
             count: 1,
             named: vec![format!("{path}: {reason}")],

@@ -87,6 +87,10 @@ fn find_host(head: &[u8]) -> HostSearch<'_> {
     if !first.ends_with(b"\n") {
         return HostSearch::Incomplete;
     }
+    // Commands of other protocols look like a method.
+    if !first.windows(6).any(|window| window == b" HTTP/") {
+        return HostSearch::None;
+    }
     for line in lines {
         if !line.ends_with(b"\n") {
             break;
