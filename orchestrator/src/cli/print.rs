@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::redacted_stderr::RedactedStderr;
 use crate::terminal_text::escape_controls;
-pub(super) use crate::terminal_text::{for_terminal, visible, visible_line};
+pub(super) use crate::terminal_text::{for_terminal, take_whole_text, visible, visible_line};
 
 /// Whether standard output or standard error was a closed pipe. A conversation without a reader is
 /// stopped.
@@ -119,18 +119,76 @@ pub(super) fn command_output(output: &[u8]) -> io::Result<()> {
 
 /// Like [`command_output`], but fails if the pipe is closed.
 pub(super) fn program_stdout(output: &[u8]) -> io::Result<()> {
-    program_output(io::stdout().lock(), output)
+    let mut stdout = ProgramStream::stdout();
+    stdout.write(output)?;
+    stdout.finish()
 }
 
-/// Like [`program_stdout`], for standard error.
-pub(super) fn program_stderr(output: &[u8]) -> io::Result<()> {
-    program_output(io::stderr().lock(), output)
+/// A standard stream that a program's output is written to: sanitized on a terminal, else
+/// unchanged.
+pub(super) struct ProgramStream<S> {
+    stream: S,
+    is_terminal: bool,
+    /// The start of a character whose rest has not been written yet.
+    held: Vec<u8>,
 }
 
-fn program_output(mut stream: impl Write + IsTerminal, output: &[u8]) -> io::Result<()> {
-    match stream.is_terminal() {
-        true => stream.write_all(for_terminal(&String::from_utf8_lossy(output)).as_bytes())?,
-        false => stream.write_all(output)?,
+impl ProgramStream<io::Stdout> {
+    pub(super) fn stdout() -> Self {
+        Self::new(io::stdout(), io::stdout().is_terminal())
     }
-    stream.flush()
+}
+
+impl ProgramStream<io::Stderr> {
+    pub(super) fn stderr() -> Self {
+        Self::new(io::stderr(), io::stderr().is_terminal())
+    }
+}
+
+impl<S: Write> ProgramStream<S> {
+    fn new(stream: S, is_terminal: bool) -> Self {
+        Self {
+            stream,
+            is_terminal,
+            held: Vec::new(),
+        }
+    }
+
+    /// Writes the next bytes. Fails if the pipe is closed.
+    pub(super) fn write(&mut self, output: &[u8]) -> io::Result<()> {
+        if self.is_terminal {
+            self.held.extend_from_slice(output);
+            let text = take_whole_text(&mut self.held);
+            self.stream.write_all(for_terminal(&text).as_bytes())?;
+        } else {
+            self.stream.write_all(output)?;
+        }
+        self.stream.flush()
+    }
+
+    /// Writes what is held.
+    pub(super) fn finish(&mut self) -> io::Result<()> {
+        let text = String::from_utf8_lossy(&self.held).into_owned();
+        self.held.clear();
+        self.stream.write_all(text.as_bytes())?;
+        self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn character_that_is_divided_is_written_whole_to_a_terminal() {
+        for (is_terminal, last) in [(true, "\u{fffd}".as_bytes()), (false, b"\xf0")] {
+            let mut written = Vec::new();
+            let mut stream = ProgramStream::new(&mut written, is_terminal);
+            for byte in "é€😀".bytes().chain([0xf0]) {
+                stream.write(&[byte]).unwrap();
+            }
+            stream.finish().unwrap();
+            assert_eq!(written, ["é€😀".as_bytes(), last].concat());
+        }
+    }
 }

@@ -16,7 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::{block_in_place, spawn_blocking};
 
 use super::super::interrupts::InterruptObserver;
-use super::super::print;
+use super::super::print::ProgramStream;
 use super::super::write_status::WriteStatus;
 
 /// Maximum number of chunks that wait for the thread. Each has at most 64 KiB, and more would only
@@ -117,14 +117,18 @@ impl ProgramOutput {
 }
 
 fn write(mut items: mpsc::UnboundedReceiver<QueueItem>, status: &WriteStatus) {
+    let (mut stdout, mut stderr) = (ProgramStream::stdout(), ProgramStream::stderr());
     while let Some(item) = items.blocking_recv() {
         match item {
             QueueItem::Output(stream, bytes, _room) => status.record(match stream {
-                OutputStream::Stdout => print::program_stdout(&bytes),
-                OutputStream::Stderr => print::program_stderr(&bytes),
+                OutputStream::Stdout => stdout.write(&bytes),
+                OutputStream::Stderr => stderr.write(&bytes),
             }),
-            // Fails if the caller has stopped waiting.
-            QueueItem::Flush(done) => _ = done.send(()),
+            QueueItem::Flush(done) => {
+                status.record(stdout.finish().and(stderr.finish()));
+                // Fails if the caller has stopped waiting.
+                let _ = done.send(());
+            }
         }
     }
 }

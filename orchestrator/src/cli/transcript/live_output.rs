@@ -4,7 +4,7 @@ use protocol::{Event, EventId};
 
 use super::excerpt::indent;
 use crate::cli::bounded_output::BoundedOutput;
-use crate::cli::print;
+use crate::cli::print::{self, take_whole_text};
 
 /// Maximum length of an incomplete line that is held back, in bytes.
 const MAX_HELD_BYTES: usize = 4096;
@@ -120,18 +120,6 @@ fn take_complete_lines(held: &mut String) -> String {
         lines.push_str(&std::mem::take(held));
     }
     lines
-}
-
-/// Takes the text before a character that is still incomplete, with invalid bytes replaced.
-fn take_whole_text(bytes: &mut Vec<u8>) -> String {
-    let cut = match std::str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => error.valid_up_to(),
-        _ => bytes.len(),
-    };
-    let rest = bytes.split_off(cut);
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    *bytes = rest;
-    text
 }
 
 #[cfg(test)]
