@@ -266,7 +266,7 @@ async fn sandbox_and_action_outlast_an_outage() {
     let reach = async |agent_state, from| {
         let reached =
             conversation.wait_for(|state| state.agent_state == agent_state && state.next_id > from);
-        tokio::time::timeout(Duration::from_secs(10), reached)
+        tokio::time::timeout(tests::glovebox::TEST_TIMEOUT, reached)
             .await
             .expect("the state is reached")
     };

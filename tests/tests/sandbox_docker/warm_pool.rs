@@ -11,6 +11,7 @@ use protocol::SandboxId;
 use sandbox::{
     DockerConfig, DockerProvider, Pool, SandboxHost, SandboxHostConfig, pool_entry_holder,
 };
+use tests::glovebox::TEST_TIMEOUT;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::remote::SandboxHostBackend;
 use tests::sandbox_contract::{Backend, remove_with, run, spec};
@@ -250,7 +251,7 @@ async fn entry_of_a_killed_sandbox_host_is_removed_by_the_next() {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(Duration::from_secs(20), gone).await.unwrap();
+    timeout(TEST_TIMEOUT, gone).await.unwrap();
     stop.cancel();
     host.await.unwrap().unwrap();
     drop(killed);

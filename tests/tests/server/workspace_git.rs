@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use tests::glovebox::Home;
+use tests::glovebox::{Home, TEST_TIMEOUT};
 
 use super::files::Workspace;
 
@@ -361,14 +362,25 @@ async fn branch_is_the_one_that_is_checked_out() {
     let workspace = Workspace::open_with(home, request).await;
     let project = workspace.at("project");
     let path = format!("/api/conversations/{}", workspace.id);
-    let branch = async || workspace.server.get(&path).await["selected_branch"].clone();
-    assert_eq!(branch().await, "main");
+    // A sandbox that responds slowly is not waited for.
+    let is_shown = async |expected: Value| {
+        let shown = async {
+            while workspace.server.get(&path).await["selected_branch"] != expected {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let shown = tokio::time::timeout(TEST_TIMEOUT, shown).await;
+        shown.unwrap_or_else(|_| panic!("{expected} is not shown"));
+    };
+    is_shown(json!("main")).await;
     git(&project, &["checkout", "--quiet", "-b", "fix/it"]);
-    assert_eq!(branch().await, "fix/it");
+    is_shown(json!("fix/it")).await;
     // No branch, as while it rebases.
     git(&project, &["checkout", "--quiet", "--detach"]);
-    assert_eq!(branch().await, Value::Null);
+    is_shown(Value::Null).await;
+    git(&project, &["checkout", "--quiet", "main"]);
+    is_shown(json!("main")).await;
     fs::remove_dir_all(project.join(".git")).unwrap();
     fs::write(project.join(".git"), "gitdir: /etc\n").unwrap();
-    assert_eq!(branch().await, Value::Null);
+    is_shown(Value::Null).await;
 }

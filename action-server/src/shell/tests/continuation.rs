@@ -75,7 +75,12 @@ on_every_shell! {
     }
 
     async fn key_continues_a_shell_that_is_stopped(fixture) {
-        fixture.run_for("sh -c 'kill -STOP $PPID'; echo back", SHORT_TIMEOUT).await;
+        fixture.run_for("echo $$ >pid; sh -c 'kill -STOP $PPID'; echo back", SHORT_TIMEOUT).await;
+        let pid = std::fs::read_to_string(fixture.path().join("pid")).unwrap();
+        let status = || std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap();
+        while !status().contains("State:\tT") {
+            sleep(Duration::from_millis(10)).await;
+        }
         // Interrupted or not: the key can reach the shell before it continues its command.
         let result = fixture.type_in("C-c").await;
         assert!([0, 130].contains(&result.metadata.exit_code), "{}", result.metadata.exit_code);
