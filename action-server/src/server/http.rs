@@ -44,6 +44,9 @@ pub(super) fn builder(tasks: TaskTracker) -> auto::Builder<TrackedExecutor> {
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .adaptive_window(false)
         .max_concurrent_streams(MAX_STREAMS)
+        // A client may abandon many at once, before a slow machine has accepted them. By default,
+        // the 21st of them ends the connection, with all other streams.
+        .max_pending_accept_reset_streams(Some(MAX_STREAMS as usize))
         .max_header_list_size(MAX_HEADER_BYTES)
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
