@@ -76,8 +76,11 @@ on_every_shell! {
 
     async fn key_continues_a_shell_that_is_stopped(fixture) {
         fixture.run_for("echo $$ >pid; sh -c 'kill -STOP $PPID'; echo back", SHORT_TIMEOUT).await;
-        let pid = std::fs::read_to_string(fixture.path().join("pid")).unwrap();
-        let status = || std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap();
+        // Empty until the shell has written its id.
+        let status = || {
+            let pid = std::fs::read_to_string(fixture.path().join("pid")).unwrap_or_default();
+            std::fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap_or_default()
+        };
         while !status().contains("State:\tT") {
             sleep(Duration::from_millis(10)).await;
         }

@@ -40,20 +40,13 @@ pub(super) struct Connector {
     on_notification: Option<OnNotification>,
 }
 
-/// Whether a URL has an `@` in its user or password, in front of the one that precedes the host.
+/// Whether a URL has an `@` that is not encoded, besides the one that precedes the host.
 fn has_several_ats(address: &str) -> bool {
-    let Some((_, rest)) = ["postgres://", "postgresql://"]
+    let is_url = ["postgres://", "postgresql://"]
         .iter()
-        .find_map(|scheme| address.strip_prefix(scheme).map(|rest| (scheme, rest)))
-    else {
-        return false;
-    };
-    let before_options = rest.split('?').next().unwrap_or_default();
-    // The name of the database may have some.
-    let before_name = before_options
-        .rsplit_once('/')
-        .map_or(before_options, |(before, _)| before);
-    before_name.matches('@').count() > 1
+        .any(|scheme| address.starts_with(scheme));
+    let before_options = address.split('?').next().unwrap_or_default();
+    is_url && before_options.matches('@').count() > 1
 }
 
 impl Connector {

@@ -31,10 +31,10 @@ pub enum PostgresOpenError {
     /// The address names no host. A retry fails.
     #[error("the address of the database names no host: postgres://USER:PASSWORD@HOST/NAME")]
     NoHost,
-    /// The user or the password has an `@` that is not encoded, so that its rest would count as the
+    /// The address has an `@` that is not encoded, so that a part of a password could count as the
     /// host. A retry fails.
     #[error(
-        "the address of the database has several @: encode those of the user and the password as %40 (also / as %2F, # as \
+        "the address of the database has several @: encode all but the one in front of the host as %40 (also / as %2F, # as \
          %23, ? as %3F)"
     )]
     NotEncoded,
