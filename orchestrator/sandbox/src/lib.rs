@@ -34,6 +34,6 @@ pub use remote::{
     DEFAULT_REMOTE_COMMAND, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
     RemoteServerProvider,
 };
-pub use sandbox_host::{HostKeys, HostKeysError, SandboxHost, SandboxHostConfig};
+pub use sandbox_host::{HostKeys, HostKeysError, ImagePattern, SandboxHost, SandboxHostConfig};
 pub use server_binary::ServerBinary;
 pub use ssh::{HostKeyQuestion, InvalidSshTarget, SshConfig, SshProvider, SshTarget, UnknownHosts};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::NonEmptyStringValueParser;
-use sandbox::{HostKeys, SandboxHost, SandboxHostConfig, ServerUrl};
+use sandbox::{HostKeys, ImagePattern, SandboxHost, SandboxHostConfig, ServerUrl};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -52,9 +52,14 @@ pub(super) struct SandboxHostArguments {
     max_sandboxes_per_key: usize,
 
     /// Maximum resources of a sandbox, as a multiple of those of `[sandbox]` (by default 4 GiB and
-    /// 2 processors).
-    #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
+    /// 2 processors). At least 1.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = parse_factor)]
     max_resource_factor: f64,
+
+    /// Image that clients may start, in addition to the default one: NAME, NAME:TAG, or with stars, as in
+    /// 'registry.example/team/*'. Can be repeated. By default, every image.
+    #[arg(long = "allow-image", value_name = "IMAGE")]
+    allowed_images: Vec<ImagePattern>,
 
     /// Remove sandboxes without a client for this time.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..))]
@@ -97,6 +102,7 @@ pub(super) async fn run(
         public_url: arguments.public_url,
         removes_at_end: arguments.remove_at_end,
         default_image: config.sandbox.image.clone(),
+        allowed_images: arguments.allowed_images,
         has_images: config.runtime.has_images(),
         is_warm_in_use: compose::is_warm_in_use,
         ..SandboxHostConfig::new(keys(arguments.keys.as_deref())?)
@@ -127,6 +133,15 @@ pub(super) async fn run(
         }
     }
     Ok(Exit::Finished)
+}
+
+fn parse_factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().map_err(|_| "must be a number".to_owned())?;
+    // With less, the default of a request would exceed the maximum.
+    if !(factor >= 1.0 && f64::is_finite(factor)) {
+        return Err("must be at least 1; lower limits belong in [sandbox]".to_owned());
+    }
+    Ok(factor)
 }
 
 fn read_keys(file: &Path) -> std::io::Result<String> {

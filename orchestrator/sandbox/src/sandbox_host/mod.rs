@@ -13,6 +13,7 @@ mod clients;
 mod connections;
 mod error;
 mod forward;
+mod images;
 mod keys;
 mod lingering;
 mod registry;
@@ -30,6 +31,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use images::ImagePattern;
 pub use keys::{HostKeys, HostKeysError};
 
 use crate::connect::ServerUrl;
@@ -53,6 +55,8 @@ pub struct SandboxHostConfig {
     pub max_resource_factor: f64,
     /// The image of a request without one. `None` for the default of the provider.
     pub default_image: Option<String>,
+    /// The images that clients may start, apart from the default. If empty, every image.
+    pub allowed_images: Vec<ImagePattern>,
     /// Whether its sandboxes have images. Otherwise a request for one is refused, except from
     /// clients of V0, which always send one.
     pub has_images: bool,
@@ -79,6 +83,7 @@ impl SandboxHostConfig {
             resources: ResourceLimits::default(),
             max_resource_factor: 1.0,
             default_image: None,
+            allowed_images: Vec::new(),
             has_images: true,
             idle_timeout: Duration::from_secs(3600),
             public_url: None,

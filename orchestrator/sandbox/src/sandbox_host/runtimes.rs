@@ -327,6 +327,13 @@ fn may_be_of_others(image: &str) -> bool {
         || name.split([':', '@']).next() == Some(SNAPSHOT_REPOSITORY)
 }
 
+fn may_start(image: &str, config: &SandboxHostConfig) -> bool {
+    let allowed = &config.allowed_images;
+    allowed.is_empty()
+        || config.default_image.as_deref() == Some(image)
+        || allowed.iter().any(|pattern| pattern.matches(image))
+}
+
 /// Minimum resources of a sandbox.
 const MIN_RESOURCES: ResourceLimits = ResourceLimits {
     memory_bytes: 16 << 20,
@@ -352,6 +359,13 @@ fn spec(
     if let Some(image) = image.as_deref().filter(|image| may_be_of_others(image)) {
         return Err(HostError::Invalid(format!(
             "the image {image} is a snapshot, or an id instead of a name"
+        )));
+    }
+    if let Some(image) = &image
+        && !may_start(image, config)
+    {
+        return Err(HostError::Invalid(format!(
+            "this host does not allow the image {image}"
         )));
     }
     // Clients of V0 send no resources.
@@ -556,6 +570,30 @@ mod tests {
         ] {
             assert_eq!(may_be_of_others(image), is_refused, "{image}");
         }
+    }
+
+    #[test]
+    fn only_the_default_and_allowed_images_are_started() {
+        let config = SandboxHostConfig {
+            allowed_images: vec!["team/*".parse().unwrap()],
+            default_image: Some("debian:13".into()),
+            ..SandboxHostConfig::new("k:0123456789abcdef0123456789abcdef".parse().unwrap())
+        };
+        let lease = Lease::from_conversation(&"k.session".parse().unwrap()).unwrap();
+        let image = |image: &str| {
+            let request = serde_json::json!({"session_id": "session", "image": image});
+            let request = serde_json::from_value(request).unwrap();
+            spec(&lease, request, &config).map(|spec| spec.image)
+        };
+        for (requested, started) in [
+            ("", "debian:13"),
+            ("debian:13", "debian:13"),
+            ("team/a", "team/a"),
+        ] {
+            assert_eq!(image(requested).unwrap().as_deref(), Some(started));
+        }
+        let refused = image("debian:12").unwrap_err().to_string();
+        assert!(refused.contains("debian:12"), "{refused}");
     }
 
     #[test]
