@@ -96,6 +96,28 @@ fn instructions_are_recalled_first_and_knowledge_only_once() {
 }
 
 #[test]
+fn malformed_knowledge_is_shown_to_the_user() {
+    let home = Home::new();
+    std::fs::create_dir_all(home.workspace().join(".openhands/microagents")).unwrap();
+    home.write(
+        "work/.openhands/microagents/forge.md",
+        "---\ntriggers: [github\n---\nUse the forge.",
+    );
+    let (model, workspace) = (home.script(&json!([finish()])), home.workspace());
+    let workspace = workspace.to_str().unwrap();
+    let arguments = ["run", "--runtime", "local", "-t", "x", "-l", &model, "-d"];
+    let shown = home.run(&[&arguments[..], &[workspace]].concat()).expect(0);
+    let warning = shown
+        .stderr
+        .lines()
+        .find(|line| line.contains("[warning: "));
+    assert!(
+        warning.is_some_and(|line| line.contains("microagents/forge.md")),
+        "{shown:?}"
+    );
+}
+
+#[test]
 fn mcp_tool_is_called_in_the_sandbox() {
     Home::on_each_wire(|home| {
         let arguments = serde_json::to_string(&["-c", SCRIPT]).unwrap();

@@ -308,7 +308,9 @@ fn to_message(update: ConversationUpdate, json: Option<Arc<RawValue>>) -> Option
             live("waiting", json!({"agent_state": waiting.state.agent_state}))
         }
         ConversationUpdate::Attached(_)
-        | ConversationUpdate::Live(LiveUpdate::Start(_) | LiveUpdate::Model { .. })
+        | ConversationUpdate::Live(
+            LiveUpdate::Start(_) | LiveUpdate::Problem(_) | LiveUpdate::Model { .. },
+        )
         | ConversationUpdate::LiveGap => None,
     }
 }

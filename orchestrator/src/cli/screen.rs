@@ -106,6 +106,9 @@ impl Screen {
             }
             LiveUpdate::OutputGap { action, .. } => self.show_gap(Some(action)),
             LiveUpdate::Start(progress) => self.show_start(&progress),
+            LiveUpdate::Problem(problem) => {
+                self.show(&format!("[warning: {}]\n", print::visible_line(&problem)));
+            }
             LiveUpdate::Model {
                 agent,
                 progress: LlmProgress::Text(piece),

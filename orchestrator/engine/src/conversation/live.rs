@@ -29,6 +29,8 @@ pub enum LiveUpdate {
     },
     /// Progress of the sandbox's creation.
     Start(StartProgress),
+    /// Something that the agent works without, such as a malformed file with knowledge.
+    Problem(String),
     /// Progress of a call to a model.
     Model {
         /// The agent that makes the call.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use protocol::risk::ConfirmationPolicy;
 use protocol::{Action, EventBody, EventSource, SecurityRisk};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, broadcast};
 
 use super::input::Notice;
+use super::live::LiveUpdate;
 use super::parts::EngineParts;
 use super::setup::Repository;
 use crate::agent::{AgentStep, TeamMember};
@@ -22,6 +23,9 @@ use crate::view::View;
 
 /// Maximum length of the reason for a risk in the log. It may come from a remote service.
 const MAX_REASON_CHARS: usize = 1000;
+
+/// Maximum number of problems with a workspace's knowledge that clients see.
+const MAX_REPORTED_PROBLEMS: usize = 8;
 
 /// Outcome of a step.
 pub(super) enum StepOutcome {
@@ -39,6 +43,7 @@ pub(super) struct StepRunner {
     parts: EngineParts,
     member: TeamMember,
     knowledge: Arc<Mutex<WorkspaceKnowledge>>,
+    live: broadcast::Sender<LiveUpdate>,
 }
 
 /// The sandbox and the repository in which an agent works.
@@ -57,11 +62,12 @@ struct WorkspaceKnowledge {
 }
 
 impl StepRunner {
-    pub(super) fn new(parts: EngineParts) -> Self {
+    pub(super) fn new(parts: EngineParts, live: broadcast::Sender<LiveUpdate>) -> Self {
         Self {
             member: parts.own.clone(),
             parts,
             knowledge: Arc::default(),
+            live,
         }
     }
 
@@ -205,6 +211,10 @@ impl StepRunner {
                 .await;
             for problem in memory.problems() {
                 tracing::warn!(%problem, "cannot use knowledge of the workspace");
+            }
+            for problem in memory.problems().iter().take(MAX_REPORTED_PROBLEMS) {
+                // Fails if no client is subscribed.
+                drop(self.live.send(LiveUpdate::Problem(problem.to_string())));
             }
             *knowledge = WorkspaceKnowledge {
                 memory: Some(memory),

@@ -121,7 +121,7 @@ impl Task {
         events: Vec<Arc<Event>>,
     ) -> Self {
         Self {
-            step_runner: StepRunner::new(parts.clone()),
+            step_runner: StepRunner::new(parts.clone(), live.clone()),
             parts,
             id,
             log,
