@@ -81,6 +81,29 @@ async fn home_is_that_of_the_user_in_the_image() {
 }
 
 #[tokio::test]
+async fn mounted_server_cannot_be_replaced() {
+    let Some(backend) = DockerBackend::busybox() else {
+        return;
+    };
+    let spec = spec(&backend);
+    let sandbox = backend.provider().create(&spec, &|_| {}).await.unwrap();
+    for (number, command) in [
+        (1, "mv -f /.glovebox /other"),
+        (2, "mv -f /.glovebox/action-server /.glovebox/other"),
+        (3, "mv -f /.glovebox/run /.glovebox/other"),
+        (4, "rm -f /.glovebox/action-server"),
+        (5, ": > /.glovebox/action-server"),
+    ] {
+        let ran = run(&*sandbox, number, &format!("id -u; {command}")).await;
+        assert!(
+            ran.content.starts_with('0') && ran.exit_code != 0,
+            "{command}: {ran:?}"
+        );
+    }
+    remove(&backend, sandbox).await;
+}
+
+#[tokio::test]
 async fn volumes_are_written_as_their_owner_or_read_only() {
     let Some(backend) = DockerBackend::busybox() else {
         return;

@@ -150,16 +150,18 @@ impl ContainerPlan<'_> {
 
     fn memory_folders(&self) -> HashMap<String, String> {
         // Writable by every user: only the engine can resolve the image's user name to an id.
-        HashMap::from([
-            (
-                RUN_FOLDER.into(),
-                "rw,nosuid,nodev,noexec,size=64k,mode=1777".into(),
-            ),
-            (
-                FALLBACK_HOME.into(),
-                "rw,nosuid,nodev,exec,size=512m,mode=1777".into(),
-            ),
-        ])
+        let mut folders = vec![
+            (RUN_FOLDER, "rw,nosuid,nodev,noexec,size=64k,mode=1777"),
+            (FALLBACK_HOME, "rw,nosuid,nodev,exec,size=512m,mode=1777"),
+        ];
+        // A mount point cannot be renamed. Root could rename any other folder, together with the
+        // server that is mounted in it, and put a program of its own in that place. An uploaded
+        // server would be covered.
+        if matches!(self.server, ServerSource::Mounted(_)) {
+            folders.push((SERVER_FOLDER, "rw,nosuid,nodev,noexec,size=64k,mode=755"));
+        }
+        let to_owned = |(folder, options): (&str, &str)| (folder.into(), options.into());
+        folders.into_iter().map(to_owned).collect()
     }
 }
 
