@@ -102,6 +102,10 @@ impl SandboxProvider for GuardedProvider {
     async fn wait_for_cleanup(&self) {
         self.provider.wait_for_cleanup().await;
     }
+
+    async fn shut_down(&self) {
+        self.provider.shut_down().await;
+    }
 }
 
 #[async_trait]

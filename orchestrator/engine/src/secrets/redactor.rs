@@ -53,28 +53,30 @@ pub(super) struct SpellingIndex {
 impl SpellingIndex {
     /// Returns the ranges of secrets, in order and without overlap.
     fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
-        self.find_in(bytes, &UnwrappedText::new(bytes))
+        self.find_in(bytes, &UnwrappedText::readings(bytes))
     }
 
     /// Like [`Self::find`], with the start of the first secret that may continue beyond the end of
     /// `bytes`.
     pub(super) fn find_with_pending(&self, bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
-        let unwrapped = UnwrappedText::new(bytes);
-        let wrapped = unwrapped.original_position(self.wrapped.pending_start(&unwrapped.letters));
-        (
-            self.find_in(bytes, &unwrapped),
-            self.whole.pending_start(bytes).min(wrapped),
-        )
+        let readings = UnwrappedText::readings(bytes);
+        let pending = readings.iter().map(|unwrapped| {
+            unwrapped.original_position(self.wrapped.pending_start(&unwrapped.letters))
+        });
+        let pending = pending.fold(self.whole.pending_start(bytes), usize::min);
+        (self.find_in(bytes, &readings), pending)
     }
 
-    fn find_in(&self, bytes: &[u8], unwrapped: &UnwrappedText<'_>) -> Vec<Range<usize>> {
-        let to_original = |found: Range<usize>| {
-            // Excludes the line ending after the last letter.
-            unwrapped.original_position(found.start)
-                ..unwrapped.original_position(found.end.saturating_sub(1)) + 1
-        };
+    fn find_in(&self, bytes: &[u8], readings: &[UnwrappedText<'_>]) -> Vec<Range<usize>> {
         let mut found: Vec<_> = self.whole.find(bytes).collect();
-        found.extend(self.wrapped.find(&unwrapped.letters).map(to_original));
+        for unwrapped in readings {
+            let to_original = |found: Range<usize>| {
+                // Excludes the line ending after the last letter.
+                unwrapped.original_position(found.start)
+                    ..unwrapped.original_position(found.end.saturating_sub(1)) + 1
+            };
+            found.extend(self.wrapped.find(&unwrapped.letters).map(to_original));
+        }
         found.sort_by_key(|found| found.start);
         found.dedup_by(|next, last| {
             let overlap = next.start < last.end;

@@ -155,7 +155,7 @@ fn lines_of_a_key_are_redacted_except_its_header() {
     assert_eq!(redactor.text(first), first);
 }
 
-/// Between lines of base64 there is nothing else.
+/// Between lines of base64 there is nothing else, except what programs put before lines.
 #[test]
 fn only_wrapped_lines_are_joined() {
     let redactor = Redactor::new([("CANARY", &SecretString::from("abcdef"))]).unwrap();
@@ -167,11 +167,27 @@ fn only_wrapped_lines_are_joined() {
     );
     for apart in [
         format!("{one}\n\n{two}"),
-        format!("{one}\n {two}"),
+        format!("{one}\n12{two}"),
+        format!("{one}\n1: {two}"),
         format!("{one}\\{two}"),
         format!("{one}\r{two}"),
     ] {
         assert_eq!(redactor.text(&apart), apart);
+    }
+    for prefix in [
+        "    ",
+        "\t",
+        "     2\t",
+        "2:",
+        "12-",
+        "+",
+        "-",
+        "+    ",
+        "     2\\t",
+    ] {
+        let lines = format!("{prefix}{one}\n{prefix}{two}\n{prefix}end");
+        let clean = format!("{prefix}{REDACTED}\n{prefix}end");
+        assert_eq!(redactor.text(&lines), clean);
     }
 }
 
@@ -215,6 +231,16 @@ fn long_values_are_redacted_as_a_whole() {
     assert_eq!(redactor.text(cut), cut);
 }
 
+/// Halves of the secret in base64, on lines of their own with what precedes them.
+fn numbered() -> Vec<String> {
+    let letters = STANDARD.encode(VALUE);
+    let (one, two) = letters.split_at(letters.len() / 2);
+    let prefixes = ["", "     2\t", "12:", "+", "-  ", "12"].iter();
+    prefixes
+        .flat_map(|prefix| [one, two].map(|half| format!("\n{prefix}{half}")))
+        .collect()
+}
+
 proptest! {
     /// In pieces comes the same as at once, however it is cut.
     #[test]
@@ -222,6 +248,7 @@ proptest! {
         parts in prop::collection::vec(prop_oneof![
             prop::sample::select(spelled()),
             prop::sample::select(vec!["s3cr".to_owned(), "s3cr€t \"q".to_owned(), "text ".to_owned(), "s".to_owned()]),
+            prop::sample::select(numbered()),
         ], 0..6),
         cuts in prop::collection::vec(1..9_usize, 1..50),
     ) {

@@ -1,10 +1,17 @@
 //! Text without its line endings, because `base64` and other programs wrap their output after 76 or
-//! 64 letters.
+//! 64 letters; also without what other programs put before a line: indentation, the number of
+//! `cat -n`, `grep -n` and the editor, the sign of a diff.
 
 use std::borrow::Cow;
 
 /// Line endings in JSON and in JSON within JSON. Longest first.
 const LINE_ENDS_IN_JSON: [&[u8]; 3] = [b"\\r\\n", b"\\\\n", b"\\n"];
+
+/// Ends of a line number, also in JSON and in JSON within JSON. Longest first.
+const NUMBER_ENDS: [&[u8]; 5] = [b"\\\\t", b"\\t", b"\t", b":", b"-"];
+
+/// Maximum length of a line number, in digits.
+const MAX_NUMBER_LENGTH: usize = 9;
 
 pub(super) struct UnwrappedText<'a> {
     bytes: &'a [u8],
@@ -15,15 +22,29 @@ pub(super) struct UnwrappedText<'a> {
 }
 
 impl<'a> UnwrappedText<'a> {
-    /// Removes the line endings of `bytes`, including an incomplete one at the end. Of several in a
-    /// row it removes only one, because base64 has no empty lines.
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    /// Returns `bytes` as they are, and without what precedes lines if there is anything: a plus and
+    /// digits are letters of base64 too.
+    pub(super) fn readings(bytes: &'a [u8]) -> Vec<Self> {
+        let (whole, _) = Self::new(bytes, |_| 0);
+        let (stripped, is_stripped) = Self::new(bytes, line_prefix);
+        if is_stripped {
+            vec![whole, stripped]
+        } else {
+            vec![whole]
+        }
+    }
+
+    /// Removes the line endings of `bytes`, including an incomplete one at the end, and so many
+    /// bytes at the start of the next line. Of several line endings in a row it removes only one,
+    /// because base64 has no empty lines. Also returns whether any line has such a start.
+    fn new(bytes: &'a [u8], line_prefix: impl Fn(&[u8]) -> usize) -> (Self, bool) {
         let mut unwrapped = Self {
             bytes,
             letters: Cow::Borrowed(bytes),
             ends: Vec::new(),
         };
         let (mut letters, mut copied, mut removed) = (Vec::new(), 0, 0);
+        let mut has_prefixes = false;
         for at in memchr::memchr3_iter(b'\r', b'\n', b'\\', bytes) {
             // Within the last line ending, or directly after it.
             if at < copied || (at == copied && removed > 0) {
@@ -33,6 +54,9 @@ impl<'a> UnwrappedText<'a> {
                 continue;
             };
             letters.extend_from_slice(bytes.get(copied..at).unwrap_or_default());
+            let prefix = line_prefix(bytes.get(at + length..).unwrap_or_default());
+            has_prefixes |= prefix > 0;
+            let length = length + prefix;
             (copied, removed) = (at + length, removed + length);
             unwrapped.ends.push((letters.len(), removed));
         }
@@ -40,7 +64,7 @@ impl<'a> UnwrappedText<'a> {
             letters.extend_from_slice(bytes.get(copied..).unwrap_or_default());
             unwrapped.letters = Cow::Owned(letters);
         }
-        unwrapped
+        (unwrapped, has_prefixes)
     }
 
     /// Returns the position of a letter in the original text, or its end if there is no such
@@ -68,4 +92,29 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
         }
         _ => None,
     }
+}
+
+/// Returns the length of what precedes the letters of a line. At the end of the text it may be
+/// incomplete.
+fn line_prefix(line: &[u8]) -> usize {
+    let sign = usize::from(matches!(line, [b'-' | b'+', ..]));
+    let unsigned = line.get(sign..).unwrap_or_default();
+    let blanks = count_leading(unsigned, |byte| matches!(byte, b' ' | b'\t'));
+    let numbered = unsigned.get(blanks..).unwrap_or_default();
+    let digits = count_leading(numbered, |byte| byte.is_ascii_digit());
+    let rest = numbered.get(digits..).unwrap_or_default();
+    let end = NUMBER_ENDS
+        .iter()
+        .find(|end| rest.starts_with(end) || end.starts_with(rest));
+    let number = match end {
+        Some(end) if (1..=MAX_NUMBER_LENGTH).contains(&digits) => {
+            digits + end.len().min(rest.len())
+        }
+        _ => 0,
+    };
+    sign + blanks + number
+}
+
+fn count_leading(bytes: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().take_while(|byte| is_counted(**byte)).count()
 }

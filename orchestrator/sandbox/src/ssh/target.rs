@@ -167,16 +167,19 @@ fn hop(config: &SshConfig, target: &SshTarget, settings: &HostSettings) -> Hop {
             .map(|path| expand(path))
             .collect::<Vec<PathBuf>>()
     };
-    let as_texts =
-        |texts: &[String]| expand_all(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let without_none = |files: &[String]| {
+        let files = files.iter().map(String::as_str);
+        let files = files.filter(|file| !file.eq_ignore_ascii_case("none"));
+        expand_all(&files.collect::<Vec<_>>())
+    };
     let mut known_hosts = match &settings.user_known_hosts {
-        Some(files) => as_texts(files),
+        Some(files) => without_none(files),
         None => expand_all(&DEFAULT_KNOWN_HOSTS),
     };
     known_hosts.extend(config.global_known_hosts.iter().cloned());
     let key_files = match settings.identity_files.as_slice() {
         [] => expand_all(&DEFAULT_KEYS),
-        files => as_texts(files),
+        files => without_none(files),
     };
     let agent = match settings.identity_agent.as_deref() {
         None | Some("SSH_AUTH_SOCK") => config.agent.clone(),
@@ -352,7 +355,7 @@ mod tests {
         let text = "
             Host far\n HostName far.example.org\n ProxyJump near,u@middle:23\n IdentityFile ~/%h.key
             Host near\n Port 2222\n ProxyJump first\n StrictHostKeyChecking no
-            Host first\n HostKeyAlias Alias\n IdentityAgent none\n";
+            Host first\n HostKeyAlias Alias\n IdentityAgent none\n IdentityFile none\n UserKnownHostsFile none\n";
         let (home, config) = config("far", text);
         let found = resolve_hops(&config).unwrap();
         let destinations: Vec<String> = found.iter().map(super::Hop::destination).collect();
@@ -377,13 +380,13 @@ mod tests {
         assert!(matches!(found[1].unknown_hosts, UnknownHosts::AcceptNew));
         assert!(matches!(found[3].unknown_hosts, UnknownHosts::Refuse));
         assert_eq!(
-            found[0].known_hosts[0],
+            found[1].known_hosts[0],
             home.path().join(".ssh/known_hosts")
         );
-        assert_eq!(
-            found[0].known_hosts[2],
-            PathBuf::from("/etc/ssh/ssh_known_hosts")
-        );
+        let global = PathBuf::from("/etc/ssh/ssh_known_hosts");
+        assert_eq!(found[1].known_hosts[2], global);
+        assert_eq!(found[0].known_hosts[0], global);
+        assert_eq!(found[0].key_files, Vec::<PathBuf>::new());
     }
 
     #[test]
