@@ -119,6 +119,8 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     checks.extend(model);
     checks.extend(model_facts.map(|facts| Check::new("calls", Ok(facts))));
     checks.extend(budget(&config));
+    checks.extend(agent(&config, &state_dir).map(|agent| Check::new("agent", agent)));
+    checks.extend(volumes(&config).map(|missing| Check::new("volumes", Err(missing))));
     checks.push(Check::new("store", store(&config, &state_dir).await));
     checks.push(disk(&config.state_dir));
     report(&checks, arguments.json)?;
@@ -287,6 +289,45 @@ fn budget(config: &Config) -> Option<Check> {
         status: Status::Warning,
         detail,
     })
+}
+
+/// Composes the parts of a conversation, as a run does. `None` if the configuration of the models
+/// is invalid, which another check reports.
+fn agent(config: &Config, state_dir: &StateDir) -> Option<anyhow::Result<String>> {
+    let models = Models::new(config, 0, CallMode::Live).ok()?;
+    let compose = || {
+        let agent = compose::agent(config)?;
+        let spec = compose::spec(&config.sandbox, Conversations::new_id());
+        compose::parts(
+            config,
+            state_dir,
+            &models,
+            agent,
+            spec,
+            compose::redactor(config)?,
+        )?;
+        Ok(config.agent.stored_name.clone())
+    };
+    Some(compose())
+}
+
+/// Returns the first folder of this machine that cannot be mounted, because it is missing.
+fn volumes(config: &Config) -> Option<anyhow::Error> {
+    let is_here = match (config.runtime, &config.host.docker_host) {
+        (Runtime::Ssh | Runtime::Remote, _) => false,
+        (Runtime::Docker | Runtime::Auto, Some(host)) => host.starts_with("unix:"),
+        (Runtime::Local | Runtime::Docker | Runtime::Auto, _) => true,
+    };
+    let missing = config
+        .sandbox
+        .volumes
+        .iter()
+        .map(|volume| Path::new(&volume.source))
+        .find(|source| is_here && source.is_absolute() && !source.exists())?;
+    Some(anyhow::anyhow!(
+        "there is no folder {}: create it, or change volumes in [sandbox] (SANDBOX_VOLUMES)",
+        missing.display()
+    ))
 }
 
 /// Checks that the store can be written and read. Creates no file of a store that does not exist.
