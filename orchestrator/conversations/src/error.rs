@@ -61,6 +61,9 @@ pub enum ConversationsError {
     /// The server runs as many conversations as it may, and all of them are at work. Worth a retry.
     #[error("{0} conversations are at work, which is the maximum")]
     TooManyRunning(usize),
+    /// The caller has stopped waiting, so that only a log could show this.
+    #[error("the request was abandoned")]
+    Abandoned,
     /// The server shuts down.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -97,6 +100,7 @@ impl ConversationsError {
             Self::Locked(_)
             | Self::NoSandbox(_)
             | Self::TooManyRunning(_)
+            | Self::Abandoned
             | Self::ShuttingDown
             | Self::Store(_)
             | Self::Conversation(_)

@@ -269,7 +269,7 @@ impl ApiError {
                 ConversationsError::NoSandbox(_) => {
                     (StatusCode::CONFLICT, "CONVERSATION$NO_SANDBOX")
                 }
-                ConversationsError::TooManyRunning(_) => (
+                ConversationsError::TooManyRunning(_) | ConversationsError::Abandoned => (
                     StatusCode::TOO_MANY_REQUESTS,
                     "CONVERSATION$TOO_MANY_RUNNING",
                 ),

@@ -133,23 +133,36 @@ impl HostedConversations {
         self: &Arc<Self>,
         request: ConversationRequest,
     ) -> Result<ConversationId, ConversationsError> {
-        self.change(&Conversations::new_id(), |this, id| async move {
-            let slot = this.acquire_slot(&request.owner).await?;
-            let mut claim = this.conversations.create(id.clone()).await?;
-            let owner = request.owner.clone();
-            let mut new = this.factory.compose_new(&mut claim, request).await?;
-            new.started.owner = owner;
-            this.conversations.start(claim, new).await?;
-            this.close_when_idle(&id, slot).await?;
-            // The first message is stored with the start.
-            let is_stored = |state: &State| state.started.is_some();
-            if let Err(error) = this.wait_until_stored(&id, is_stored).await {
-                this.discard(&id).await;
-                return Err(error);
-            }
+        self.change_awaited(&Conversations::new_id(), |this, id, awaited| async move {
+            this.create_as(&id, request, &awaited).await?;
             Ok(id)
         })
         .await
+    }
+
+    /// Starts the new conversation `id`, which is being changed.
+    async fn create_as(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        request: ConversationRequest,
+        awaited: &Awaited,
+    ) -> Result<(), ConversationsError> {
+        let slot = awaited
+            .while_awaited(self.acquire_slot(&request.owner))
+            .await?;
+        let mut claim = self.conversations.create(id.clone()).await?;
+        let owner = request.owner.clone();
+        let mut new = self.factory.compose_new(&mut claim, request).await?;
+        new.started.owner = owner;
+        self.conversations.start(claim, new).await?;
+        self.close_when_idle(id, slot).await?;
+        // The first message is stored with the start.
+        let is_stored = |state: &State| state.started.is_some();
+        let stored = self.wait_until_stored(id, is_stored).await;
+        if stored.is_err() {
+            self.discard(id).await;
+        }
+        stored
     }
 
     /// Runs a stored conversation. An agent that was at work continues, one that was stopped waits
@@ -160,12 +173,12 @@ impl HostedConversations {
     /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the
     /// store.
     pub async fn start(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
+        self.change_awaited(id, move |this, id, awaited| async move {
             let request = ResumeRequest {
                 is_held: true,
                 ..ResumeRequest::default()
             };
-            this.open(&id, request).await.map(drop)
+            this.open(&id, request, &awaited).await.map(drop)
         })
         .await
     }
@@ -181,12 +194,12 @@ impl HostedConversations {
         id: &ConversationId,
         message: MessageAction,
     ) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
+        self.change_awaited(id, move |this, id, awaited| async move {
             let request = ResumeRequest {
                 message: Some(message.clone()),
                 ..ResumeRequest::default()
             };
-            let from = match this.open(&id, request).await? {
+            let from = match this.open(&id, request, &awaited).await? {
                 Opened::Now { from } => from,
                 Opened::Before(state) => {
                     this.conversations.send_message(&id, message)?;
@@ -209,7 +222,7 @@ impl HostedConversations {
         id: &ConversationId,
         state: AgentState,
     ) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
+        self.change_awaited(id, move |this, id, awaited| async move {
             match state {
                 // A conversation that does not run has nothing to stop.
                 AgentState::Stopped | AgentState::Paused if !this.conversations.is_running(&id) => {
@@ -217,10 +230,12 @@ impl HostedConversations {
                 }
                 AgentState::Stopped => this.conversations.stop(&id),
                 AgentState::Paused => this.conversations.pause(&id),
-                AgentState::Running => match this.open(&id, ResumeRequest::default()).await? {
-                    Opened::Now { .. } => Ok(()),
-                    Opened::Before(_) => this.conversations.continue_agent(&id),
-                },
+                AgentState::Running => {
+                    match this.open(&id, ResumeRequest::default(), &awaited).await? {
+                        Opened::Now { .. } => Ok(()),
+                        Opened::Before(_) => this.conversations.continue_agent(&id),
+                    }
+                }
                 _ => Ok(()),
             }
         })
@@ -240,7 +255,7 @@ impl HostedConversations {
         action: Option<EventId>,
         decision: UserDecision,
     ) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
+        self.change_awaited(id, move |this, id, awaited| async move {
             let action = match action {
                 Some(action) => Some(action),
                 None => this.action_of_unnamed_decision(&id).await?,
@@ -250,7 +265,7 @@ impl HostedConversations {
                 decided_action: action,
                 ..ResumeRequest::default()
             };
-            match this.open(&id, request).await? {
+            match this.open(&id, request, &awaited).await? {
                 Opened::Now { .. } => Ok(()),
                 Opened::Before(_) => this.conversations.decide(&id, action, decision),
             }
@@ -351,7 +366,9 @@ impl HostedConversations {
     pub async fn drain(&self) {
         self.shutdown.cancel();
         self.tasks.close();
-        self.tasks.wait().await;
+        // The running conversations stop first, whatever the changes wait for.
+        tokio::join!(self.tasks.wait(), self.conversations.drain());
+        // A change may have opened one more.
         self.conversations.drain().await;
     }
 
@@ -386,11 +403,44 @@ impl HostedConversations {
         T: Send + 'static,
         F: Future<Output = Result<T, ConversationsError>> + Send + 'static,
     {
+        let awaited = Awaited::default();
+        self.start_change(id, awaited, |this, id, _| change(this, id))
+            .await
+    }
+
+    /// Changes a conversation like [`change`](Self::change), but abandons the change if the caller
+    /// is cancelled while it waits for other changes or for a slot: what it holds, such as a
+    /// message, counts in the limits of its client only as long as the client waits.
+    async fn change_awaited<T, F>(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        change: impl FnOnce(Arc<Self>, ConversationId, Awaited) -> F + Send + 'static,
+    ) -> Result<T, ConversationsError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ConversationsError>> + Send + 'static,
+    {
+        let awaited = Awaited::default();
+        let _abandon_on_drop = awaited.abandoned.clone().drop_guard();
+        self.start_change(id, awaited, change).await
+    }
+
+    async fn start_change<T, F>(
+        self: &Arc<Self>,
+        id: &ConversationId,
+        awaited: Awaited,
+        change: impl FnOnce(Arc<Self>, ConversationId, Awaited) -> F + Send + 'static,
+    ) -> Result<T, ConversationsError>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, ConversationsError>> + Send + 'static,
+    {
         let (this, id) = (Arc::clone(self), id.clone());
         let changing = self.tasks.spawn(async move {
             let lock = this.change_lock(&id);
-            let _changing = lock.lock().await;
-            change(Arc::clone(&this), id).await
+            let waiting = async { Ok(lock.lock().await) };
+            let _changing = awaited.while_awaited(waiting).await?;
+            change(Arc::clone(&this), id, awaited).await
         });
         changing
             .await
@@ -412,13 +462,13 @@ impl HostedConversations {
         self: &Arc<Self>,
         id: &ConversationId,
         request: ResumeRequest,
+        awaited: &Awaited,
     ) -> Result<Opened, ConversationsError> {
         if let Some(state) = self.conversations.state(id) {
             return Ok(Opened::Before(state));
         }
-        let slot = self
-            .acquire_slot(&self.conversations.owner(id).await?)
-            .await?;
+        let owner = self.conversations.owner(id).await?;
+        let slot = awaited.while_awaited(self.acquire_slot(&owner)).await?;
         let mut stored = self.conversations.open(id).await?;
         stored.check(&request)?;
         let from = stored.state.next_id;
@@ -645,6 +695,23 @@ impl HostedConversations {
     ) -> Result<EventStream, ConversationsError> {
         self.conversations.event_count(id).await?;
         Ok(EventStream::new(Arc::clone(self), id.clone(), from))
+    }
+}
+
+/// Whether the caller of a change still waits for it.
+#[derive(Default)]
+struct Awaited {
+    abandoned: CancellationToken,
+}
+
+impl Awaited {
+    /// Waits as long as the caller does.
+    async fn while_awaited<T>(
+        &self,
+        waiting: impl Future<Output = Result<T, ConversationsError>>,
+    ) -> Result<T, ConversationsError> {
+        let waited = self.abandoned.run_until_cancelled(waiting).await;
+        waited.unwrap_or(Err(ConversationsError::Abandoned))
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::stop_on_drop::StopOnDrop;
 use super::{ConversationRequest, HostedConversations};
-use crate::{ConversationUpdate, ConversationsError, FollowOptions, Follower};
+use crate::{ConversationUpdate, Conversations, ConversationsError, FollowOptions, Follower};
 
 /// Number of events per read of the store.
 const PAGE_SIZE: usize = 64;
@@ -108,15 +108,13 @@ impl HostedConversations {
         max_duration: Duration,
     ) -> Result<Turn, ConversationsError> {
         let deadline = Instant::now() + max_duration;
-        let this = Arc::clone(self);
-        // The task completes without its caller, and then drops the guard.
-        let creating = self.tasks.spawn(async move {
-            let id = this.create(request).await?;
-            Ok::<_, ConversationsError>(StopOnDrop::new(this, id))
-        });
-        let stop = creating
-            .await
-            .map_err(|panic| crate::HostError::Failed(panic.into()))??;
+        // The change completes without its caller, and then drops the guard.
+        let stop = self
+            .change_awaited(&Conversations::new_id(), |this, id, awaited| async move {
+                this.create_as(&id, request, &awaited).await?;
+                Ok(StopOnDrop::new(this, id))
+            })
+            .await?;
         let turn = Turn::new(
             Arc::clone(self),
             stop.id().clone(),

@@ -17,6 +17,7 @@ use futures_util::future::join_all;
 use protocol::record::{ConversationStarted, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{AgentState, ConversationId, Event, EventBody, EventId, Record};
+use tokio::time::timeout;
 
 use super::{embedded, message};
 
@@ -408,6 +409,28 @@ async fn user_with_the_maximum_waits_without_effect_on_others() {
     );
     let owner = hosted.conversations().owner(&first).await.unwrap();
     assert_eq!(owner, Some("ada".parse().unwrap()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_without_a_client_wait_for_nothing() {
+    let store = Arc::<MemoryStore>::default();
+    let before = hosted(&store, 1, LONG);
+    let id = greeting(&before).await;
+    until(&before, &id, AgentState::AwaitingUserInput).await;
+    before.stop(&id).await.unwrap();
+    // There is never room for a conversation.
+    let hosted = hosted(&store, 0, LONG);
+    let moment = Duration::from_millis(1);
+    for _ in 0..200 {
+        let waiting = hosted.create(ConversationRequest::default());
+        timeout(moment, waiting).await.unwrap_err();
+    }
+    for _ in 0..3 {
+        let waiting = hosted.send_message(&id, message("Ada"));
+        timeout(moment, waiting).await.unwrap_err();
+    }
+    let titled = timeout(Duration::from_secs(1), hosted.set_title(&id, "Next"));
+    titled.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
