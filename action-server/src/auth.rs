@@ -4,22 +4,34 @@
 use std::fmt;
 use std::hint::black_box;
 use std::io::{self, BufRead as _, Read as _, Write};
+use std::os::fd::AsFd as _;
 
 use anyhow::{Context as _, bail};
 use axum::http::HeaderMap;
+use nix::poll::{PollFd, PollFlags, poll};
 use protocol::sandbox_api::KEY_HEADER;
 
 /// Longer than any generated key. It also bounds the read from a stream without line ends.
 const MAX_KEY_BYTES: u64 = 4096;
 
+/// How long the key may take to arrive, in milliseconds.
+const KEY_TIMEOUT_MS: u16 = 30_000;
+
 /// The key that requests must contain.
 pub(crate) struct ServerKey(Vec<u8>);
 
 impl ServerKey {
-    /// Reads the key from the first line of standard input.
+    /// Reads the key from the first line of standard input. Fails if nothing arrives: an engine that
+    /// restarts a container passes no key, and its clients would wait for a server.
     pub(crate) fn from_stdin() -> anyhow::Result<Self> {
         let mut line = Vec::new();
-        let mut input = io::stdin().lock().take(MAX_KEY_BYTES);
+        let stdin = io::stdin();
+        let mut readable = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        if poll(&mut readable, KEY_TIMEOUT_MS).context("cannot wait for the key")? == 0 {
+            let seconds = KEY_TIMEOUT_MS / 1000;
+            bail!("no key has arrived on standard input within {seconds} s");
+        }
+        let mut input = stdin.lock().take(MAX_KEY_BYTES);
         input
             .read_until(b'\n', &mut line)
             .context("cannot read the key from standard input")?;
