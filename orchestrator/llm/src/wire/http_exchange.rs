@@ -2,9 +2,11 @@
 //!
 //! Dropping the call closes the connection, or its stream in the connection.
 
+use std::io::{self, Write};
+
 use engine::llm::{LlmErrorKind, LlmProgress};
-use reqwest::header::HeaderMap;
-use reqwest::{Body, Client, Request, Response, Url};
+use reqwest::header::{CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, Response, Url};
 use serde_json::{Map, Value};
 use tokio::time::timeout;
 
@@ -32,6 +34,32 @@ pub(crate) struct HttpExchange {
     timeouts: Timeouts,
     #[cfg(feature = "testing")]
     in_process: Option<crate::testing::InProcessProvider>,
+}
+
+/// Converts a body to JSON. `None` if it is longer than `max` bytes: the rest is not converted,
+/// because a long conversation could take much more memory than is ever sent.
+fn to_json(body: &Map<String, Value>, max: usize) -> Option<Vec<u8>> {
+    struct Bounded {
+        bytes: Vec<u8>,
+        max: usize,
+    }
+    impl Write for Bounded {
+        fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+            if piece.len() > self.max - self.bytes.len() {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            self.bytes.extend_from_slice(piece);
+            Ok(piece.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let bytes = Vec::new();
+    let mut json = Bounded { bytes, max };
+    serde_json::to_writer(&mut json, body).ok()?;
+    Some(json.bytes)
 }
 
 /// A complete response, not decoded.
@@ -112,15 +140,16 @@ impl HttpExchange {
         if let Some(provider) = &self.in_process {
             return Ok(provider.respond(body));
         }
+        let body = to_json(body, MAX_REQUEST_BYTES).ok_or_else(|| self.too_large())?;
         let Endpoint { url, headers, .. } = &self.endpoint;
         let request = self
             .client
             .post(url.clone())
+            .header(CONTENT_TYPE, "application/json")
             .headers(headers.clone())
-            .json(body)
+            .body(body)
             .build()
             .map_err(|error| self.failures.classify_send_error(error))?;
-        self.check_size(&request)?;
         let sending = tls::foreign(self.client.execute(request));
         let limit = self.timeouts.headers;
         let detail = format!("no headers within {limit:?}");
@@ -131,20 +160,12 @@ impl HttpExchange {
             .map_err(|error| self.failures.classify_send_error(error))
     }
 
-    /// Rejects a request that no provider accepts. A count of tokens does not bound it: providers
-    /// do not count the reasoning of earlier turns, for example.
-    fn check_size(&self, request: &Request) -> Result<(), Failure> {
-        let bytes = request
-            .body()
-            .and_then(Body::as_bytes)
-            .map_or(0, <[u8]>::len);
-        if bytes <= MAX_REQUEST_BYTES {
-            return Ok(());
-        }
+    /// Returns the failure of a request that no provider accepts. A count of tokens does not bound
+    /// it: providers do not count the reasoning of earlier turns, for example.
+    fn too_large(&self) -> Failure {
         let kind = LlmErrorKind::ContextWindowExceeded;
-        let detail =
-            format!("not sent: the request has {bytes} bytes, more than {MAX_REQUEST_BYTES}");
-        Err(self.failures.new_failure(kind, &detail))
+        let detail = format!("not sent: the request has more than {MAX_REQUEST_BYTES} bytes");
+        self.failures.new_failure(kind, &detail)
     }
 
     async fn receive(
@@ -174,4 +195,20 @@ fn reported_cost(headers: &HeaderMap, is_stream: bool) -> Option<f64> {
         .into_iter()
         .find_map(parse)
         .filter(|cost| !is_stream || *cost > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn body_beyond_the_limit_is_not_converted() {
+        let body = json!({"text": "x".repeat(100)});
+        let body = body.as_object().unwrap();
+        let length = serde_json::to_vec(body).unwrap().len();
+        assert_eq!(to_json(body, length), serde_json::to_vec(body).ok());
+        assert_eq!(to_json(body, length - 1), None);
+    }
 }
