@@ -5,8 +5,8 @@ use protocol::client_api::{GitTokensRequest, UserSettings};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::UserProfile;
 use super::error::{InvalidSetting, ProfileError};
+use super::{UserProfile, mcp_config};
 
 /// Maximum length of a text, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -166,8 +166,9 @@ fn check_key(field: &'static str, key: Option<&SecretString>) -> Result<(), Inva
 
 fn check_mcp_config(config: Option<&Value>) -> Result<(), InvalidSetting> {
     match config {
-        Some(config) if !config.is_object() => {
-            Err(InvalidSetting::new("mcp_config", "must be a JSON object"))
+        Some(config) if !mcp_config::is_valid(config) => {
+            let problem = "must be an object of sse_servers, stdio_servers and shttp_servers, which are lists";
+            Err(InvalidSetting::new("mcp_config", problem))
         }
         Some(config) if config.to_string().len() > MAX_MCP_CONFIG_BYTES => {
             Err(too_long("mcp_config", MAX_MCP_CONFIG_BYTES))

@@ -35,6 +35,34 @@ const KEY_NAMES: [&str; 12] = [
 /// Minimum length of a part of a path that may be a key.
 const MIN_KEY_CHARS: usize = 16;
 
+/// The fields of the configuration, as in V0.
+const LISTS: [&str; 3] = ["sse_servers", "stdio_servers", "shttp_servers"];
+
+/// Whether the configuration has lists of servers and nothing else. A server is an object, or a URL.
+pub(super) fn is_valid(config: &Value) -> bool {
+    let is_server = |server: &Value| server.is_object() || server.is_string();
+    let is_list = |(name, list): (&String, &Value)| {
+        LISTS.contains(&name.as_str())
+            && list
+                .as_array()
+                .is_some_and(|servers| servers.iter().all(is_server))
+    };
+    config
+        .as_object()
+        .is_some_and(|fields| fields.iter().all(is_list))
+}
+
+/// Adds the lists that are missing. V0's page reads all of them.
+pub(super) fn complete(config: &mut Value) {
+    for list in LISTS {
+        if let Some(fields) = config.as_object_mut() {
+            fields
+                .entry(list)
+                .or_insert_with(|| Value::Array(Vec::new()));
+        }
+    }
+}
+
 /// Returns the configuration with a mask for each key.
 pub(super) fn mask(config: &Value) -> Value {
     match config {
@@ -230,6 +258,28 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn configuration_of_lists_is_completed_and_others_are_invalid() {
+        let mut config = json!({"sse_servers": ["http://a/", {"url": "http://b/"}]});
+        assert!(is_valid(&config) && is_valid(&json!({})));
+        complete(&mut config);
+        let complete = json!({
+            "sse_servers": ["http://a/", {"url": "http://b/"}],
+            "stdio_servers": [],
+            "shttp_servers": [],
+        });
+        assert_eq!(config, complete);
+        for invalid in [
+            json!([]),
+            json!({"sse_servers": "x"}),
+            json!({"stdio_servers": [5, null]}),
+            json!({"shttp_servers": null}),
+            json!({"foo": []}),
+        ] {
+            assert!(!is_valid(&invalid), "{invalid}");
+        }
+    }
 
     fn config() -> Value {
         json!({

@@ -98,6 +98,9 @@ impl UserProfiles {
         let profile = self.load(owner).await?;
         let mut settings = profile.settings.ok_or(ProfileError::NoSettings)?;
         settings.mcp_config = settings.mcp_config.as_ref().map(mcp_config::mask);
+        if let Some(config) = &mut settings.mcp_config {
+            mcp_config::complete(config);
+        }
         let host = |(provider, token): (&GitProvider, &GitToken)| (*provider, token.host.clone());
         Ok(UserSettingsInfo {
             provider_tokens_set: profile.git_tokens.iter().map(host).collect(),

@@ -178,10 +178,11 @@ async fn settings_are_rejected_with_their_field() {
         (json!({"git_user_name": "a\u{0}b"}), "git_user_name"),
         (json!({"language": "x".repeat(5000)}), "language"),
         (
-            json!({"mcp_config": {"a": "x".repeat(70_000)}}),
+            json!({"mcp_config": {"sse_servers": ["x".repeat(70_000)]}}),
             "mcp_config",
         ),
         (json!({"mcp_config": "text"}), "mcp_config"),
+        (json!({"mcp_config": {"sse_servers": "x"}}), "mcp_config"),
     ] {
         let error = save(&profiles, settings).await.unwrap_err();
         assert_eq!(field(&error), expected, "{error}");
