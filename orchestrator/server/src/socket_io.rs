@@ -285,7 +285,12 @@ async fn check(
     state.authorize(&caller, &id).await?;
     // As in V0, whose page sends `undefined` if it has no event.
     let latest = parameter("latest_event_id").trim().parse().unwrap_or(-1);
-    Ok((caller, id, first_after(latest)))
+    // As in V0, the parameter only shortens the replay: no later event is left out.
+    let end = match latest {
+        -1 => EventId::FIRST,
+        _ => EventId(state.conversations.conversations().event_count(&id).await?),
+    };
+    Ok((caller, id, first_after(latest).min(end)))
 }
 
 /// Applies what a client sends as the user, in the order in which it is sent.

@@ -549,6 +549,15 @@ async fn latest_event_that_is_no_number_replays_all() {
         }
         assert!(received.contains("Finish."), "{latest}: {received}");
     }
+    // One beyond the end leaves out what there is, and nothing that follows.
+    let query = format!("{id}&latest_event_id=1000000");
+    let (received, session) = server.connect_socket(&server.key, &query).await;
+    let message = json!({"message": "Later."});
+    server
+        .post(&format!("/api/conversations/{id}/message"), &message)
+        .await;
+    let received = poll_until(&server, &session, received, "Later.").await;
+    assert!(!received.contains("Finish."), "{received}");
 }
 
 async fn assert_action_follows_the_state_for_a_late_client(server: &HostServer, id: &str) {
