@@ -133,7 +133,7 @@ fn user_reads_that_the_connection_is_lost() {
     assert_eq!(exec.stdout, "end\n");
     assert!(
         exec.stderr
-            .contains("no connection to the sandbox: trying again"),
+            .contains("no connection to the sandbox: trying again for "),
         "{exec:?}"
     );
 }

@@ -1,7 +1,7 @@
 //! Opens connections to a server and verifies its boot id.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use engine::sandbox::SandboxError;
@@ -44,6 +44,8 @@ pub(super) struct Dialer {
     connector: Box<dyn Connector>,
     key: HeaderValue,
     pauses: PauseTracker,
+    /// Why the last attempt has failed, for people.
+    last_failure: Mutex<String>,
 }
 
 /// Records when a server was last seen paused. The lock is never held across an await.
@@ -77,7 +79,7 @@ pub(super) enum DialError {
     #[error("{0}")]
     Refused(String),
     /// No attempt succeeded in time.
-    #[error("no connection within {} s, {attempts} attempts: {last}", .waited.as_secs_f32())]
+    #[error("no connection within {:.1} s, {attempts} attempts: {last}", .waited.as_secs_f32())]
     Timeout {
         waited: Duration,
         attempts: u32,
@@ -94,11 +96,27 @@ impl Dialer {
             connector,
             key,
             pauses: PauseTracker::default(),
+            last_failure: Mutex::default(),
         }
     }
 
     pub(super) fn pauses(&self) -> PauseTracker {
         self.pauses.clone()
+    }
+
+    /// Why the last attempt of the current [`dial`](Self::dial) has failed, in parentheses. Empty if
+    /// none has.
+    pub(super) fn last_failure(&self) -> String {
+        match self.failure().as_str() {
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        }
+    }
+
+    fn failure(&self) -> MutexGuard<'_, String> {
+        self.last_failure
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How long the server may be unreachable.
@@ -119,6 +137,7 @@ impl Dialer {
         let mut backoff = MIN_BACKOFF;
         let mut last = String::from("the server does not respond");
         let (mut attempts, mut may_run) = (0, false);
+        self.failure().clear();
         loop {
             attempts += 1;
             let attempted = Instant::now();
@@ -155,6 +174,7 @@ impl Dialer {
                     may_run,
                 });
             }
+            self.failure().clone_from(&last);
             sleep(backoff).await;
             backoff = MAX_BACKOFF.min(backoff * 2);
         }

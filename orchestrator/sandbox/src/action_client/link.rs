@@ -101,7 +101,11 @@ impl LinkTask {
             Ok(dialed) => dialed,
             Err(_) => {
                 // An error, because the program's users see these, and wait.
-                tracing::error!("no connection to the sandbox: trying again");
+                tracing::error!(
+                    "no connection to the sandbox: trying again for {} s{}",
+                    limit.as_secs(),
+                    self.dialer.last_failure()
+                );
                 dialing.await
             }
         };
