@@ -15,7 +15,8 @@ use super::conversation_run::{self, ConversationRun};
 use super::run_options::RunOptions;
 use super::runtime_change::RuntimeChange;
 use super::{
-    RuntimeOptions, candidates, load_trusted_config, print, trajectory_file, trusted_config,
+    RuntimeOptions, StoreUse, candidates, load_trusted_config, open_state_of_server, print,
+    trajectory_file, trusted_config,
 };
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Overrides, Runtime};
@@ -34,7 +35,7 @@ pub(super) struct ResumeArguments {
     conversation: ConversationChoice,
 
     /// Message to the agent.
-    #[arg(short = 't', long, value_name = "TEXT")]
+    #[arg(short = 't', long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     task: Option<String>,
 
     /// Recovery of an agent that was stopped in a loop. By default, `before`.
@@ -90,8 +91,8 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         runtime: arguments.runtime,
         ..overrides
     };
-    let config = trusted_config::load(&overrides)?;
-    let state_dir = StateDir::open(&config.state_dir)?;
+    let mut config = trusted_config::load(&overrides)?;
+    let state_dir = open_state_of_server(&mut config, &overrides, StoreUse::Show)?;
     let stores = Stores::open(&config, &state_dir).await?;
     let exit = resume_in(&stores, arguments, overrides, &state_dir).await;
     stores.close().await;
@@ -159,6 +160,9 @@ async fn resume_in(
         return Err(UsageError(text).into());
     }
     compose::restore_settings(&mut config, &started, &overrides)?;
+    if let Some(model) = &overrides.model {
+        started.model.clone_from(model);
+    }
     compose::choose_runtime(&mut config, state_dir).await?;
     let changed = RuntimeChange::new(&id, &mut started, config.runtime)?;
     for name in stored

@@ -27,7 +27,7 @@ use self::serving::Serving;
 use super::duration_argument;
 use super::interrupts::{Hangup, Interrupts};
 use super::trusted_config;
-use super::{BackendOptions, prepare_server, print};
+use super::{BackendOptions, check_not_lost, prepare_server, print};
 use crate::compose::{self, KeySource, ServedStore, ServerKey, StateDir, Stores, UserConfigs};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -193,6 +193,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         host_url(arguments.host_url, address, &own_url),
     )
     .await?;
+    check_not_lost(&config, &state_dir)?;
     let served = ServedStore {
         is_running: true,
         name: config.store.name(),

@@ -26,9 +26,8 @@ pub(super) fn open_state_of_server(
 ) -> anyhow::Result<StateDir> {
     let state_dir = StateDir::open(&config.state_dir)?;
     let own = config.store.name();
-    let is_other = |served: &ServedStore| {
-        served.name != own && (served.is_running || config.store.url.is_none())
-    };
+    let is_other =
+        |served: &ServedStore| served.name != own && (served.is_running || !config.store.is_chosen);
     let Some(served) = state_dir.served_store().filter(is_other) else {
         return Ok(state_dir);
     };
@@ -59,13 +58,27 @@ pub(super) fn open_state_of_server(
             );
             if store_use == StoreUse::ChangeOrCopy && !is_chosen {
                 let text =
-                    format!("{problem}; a --config-file without that store insists on {own}");
+                    format!("{problem}; `--store file` insists on the file in the state folder");
                 return Err(UsageError(text).into());
             }
             print::warning(&problem);
         }
     }
     Ok(state_dir)
+}
+
+/// Checks that a server does not go back from a database to the file in the state folder only
+/// because nothing names the database: removed users and revoked keys would be back.
+pub(super) fn check_not_lost(config: &Config, state_dir: &StateDir) -> Result<(), UsageError> {
+    let own = config.store.name();
+    match state_dir.served_store() {
+        Some(served) if served.name != own && !config.store.is_chosen => Err(UsageError(format!(
+            "the server of this state folder has last used {}, and nothing names a store now: set url in [store] (STORE_URL), or \
+             give `--store file` to go back to the file in the state folder",
+            served.name
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the address of the store from the configuration file of the server. `None` if that cannot

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use accounts::{AccountStore, AuditActor, AuditEntry, AuditStore, MAX_AUDIT_ENTRIES};
-use anyhow::Context as _;
 use storage::{OpenError, SqliteAccounts};
+
+use super::state_dir::cannot_open;
 
 /// Users and the audit log, which are stored together.
 #[derive(Clone)]
@@ -23,7 +24,8 @@ impl Accounts {
     }
 
     pub(super) fn of_file(opened: Result<SqliteAccounts, OpenError>) -> anyhow::Result<Self> {
-        Ok(Self::new(opened.context("cannot open the users")?))
+        let opened = opened.map_err(|error| cannot_open("the users", error));
+        Ok(Self::new(opened?))
     }
 
     /// Appends a command of the operator to the audit log.

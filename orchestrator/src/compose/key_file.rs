@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use secrecy::{ExposeSecret as _, SecretString};
 
+use super::state_dir::as_usage_error;
 use crate::exit::UsageError;
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
@@ -16,16 +17,19 @@ const MIN_KEY_LENGTH: usize = 16;
 /// Reads a key from a file. Creates the file with a new key if it does not exist. Returns the key,
 /// and whether it is new.
 pub(super) fn load_or_create(path: &Path) -> anyhow::Result<(SecretString, bool)> {
-    let is_new =
-        create(path).with_context(|| format!("cannot create the key {}", path.display()))?;
+    let created = create(path).with_context(|| format!("cannot create the key {}", path.display()));
+    let is_new = created.map_err(as_usage_error)?;
     Ok((load(path)?, is_new))
 }
 
 /// Reads a key from a file.
 pub(super) fn load(path: &Path) -> anyhow::Result<SecretString> {
     let text = input_file::read_named(path, MAX_SETTINGS_LENGTH).and_then(input_file::to_text);
-    let text = text.with_context(|| format!("cannot read the key {}", path.display()))?;
-    check(&path.display().to_string(), text.trim())
+    let text = text.with_context(|| format!("cannot read the key {}", path.display()));
+    check(
+        &path.display().to_string(),
+        text.map_err(as_usage_error)?.trim(),
+    )
 }
 
 /// Checks a key of this source: a file or a variable.

@@ -9,6 +9,7 @@ use protocol::UserId;
 use secrecy::{SecretSlice, SecretString};
 use storage::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 
+use super::state_dir::cannot_open;
 use super::{StateDir, key_file};
 use crate::exit::UsageError;
 
@@ -31,6 +32,7 @@ pub(super) struct SealedProfiles(SealedDocuments);
 pub(super) fn explain(error: SealedError) -> anyhow::Error {
     match error {
         error @ SealedError::WrongKey(_) => UsageError(format!("{error}: {RESTORE_KEY}")).into(),
+        SealedError::Open(error) => cannot_open("the stored settings", error),
         error => anyhow::Error::new(error).context("cannot open the stored settings"),
     }
 }

@@ -34,7 +34,7 @@ impl ServerKey {
                 source: KeySource::Variable(KEY_VARIABLE),
             });
         }
-        let path = state_dir.path().join("server-key");
+        let path = Self::path(state_dir);
         let (secret, is_new) = key_file::load_or_create(&path)?;
         let source = if is_new {
             KeySource::NewFile(path)
@@ -42,5 +42,17 @@ impl ServerKey {
             KeySource::File(path)
         };
         Ok(Self { secret, source })
+    }
+
+    /// Checks the key if there is one.
+    pub(crate) fn check(state_dir: &StateDir) -> anyhow::Result<()> {
+        if Self::path(state_dir).exists() {
+            Self::load(state_dir)?;
+        }
+        Ok(())
+    }
+
+    fn path(state_dir: &StateDir) -> PathBuf {
+        state_dir.path().join("server-key")
     }
 }

@@ -90,14 +90,18 @@ impl StateDir {
     ) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.events_file();
         let store = SqliteStore::open_to_read(&path, options).await;
-        store.map(Arc::new).map_err(with_next_step)
+        store
+            .map(Arc::new)
+            .map_err(|error| cannot_open("the event logs", error))
     }
 
     /// Opens the store of event logs.
     pub(crate) async fn store(&self, options: SqliteOptions) -> anyhow::Result<Arc<SqliteStore>> {
         let path = self.events_file();
         let store = SqliteStore::open(&path, options).await;
-        store.map(Arc::new).map_err(with_next_step)
+        store
+            .map(Arc::new)
+            .map_err(|error| cannot_open("the event logs", error))
     }
 
     /// Creates the default workspace of a conversation.
@@ -185,7 +189,9 @@ impl StateDir {
         let path = self.path.join("secret");
         let context = || format!("cannot read the host's secret in {}", path.display());
         if !path.exists() {
-            self.create_secret(&path).with_context(context)?;
+            self.create_secret(&path)
+                .with_context(context)
+                .map_err(as_usage_error)?;
         }
         let mut bytes = [0; 32];
         let read = File::open(&path).and_then(|mut file| file.read_exact(&mut bytes));
@@ -196,7 +202,10 @@ impl StateDir {
                 context()
             ))
             .into()),
-            read => read.with_context(context).map(|()| HostSecret::new(bytes)),
+            read => read
+                .with_context(context)
+                .map(|()| HostSecret::new(bytes))
+                .map_err(as_usage_error),
         }
     }
 
@@ -360,33 +369,38 @@ fn is_still_at(file: &File, path: &Path) -> bool {
     matches!((opened, path.metadata().map(identity)), (Ok(opened), Ok(current)) if opened == current)
 }
 
-/// What the user can do about a state folder that cannot be written.
-const UNWRITABLE: &str = ": set file_store_path under [core] to a folder of your own";
+/// What the user can do about files or a folder that cannot be used.
+const UNUSABLE: &str = ": give it to the user who runs this program (chown), or set file_store_path under [core] to a folder of \
+                        your own";
 
-/// Adds what the user can do about event logs that cannot be opened.
-fn with_next_step(error: OpenError) -> anyhow::Error {
+/// Returns the error of a database of the state folder that cannot be opened, with what the user
+/// can do about it.
+pub(super) fn cannot_open(what: &str, error: OpenError) -> anyhow::Error {
     let next = match &error {
         OpenError::Full { .. } => ": free some space",
         OpenError::NotADatabase { .. } => {
             ": move it away, and restore a backup with `glovebox store restore`"
         }
-        unwritable if unwritable.may_be_read_only() => {
-            let text = format!("cannot open the event logs: {}", format_chain(&error));
-            return UsageError(format!("{text}{UNWRITABLE}")).into();
-        }
+        unusable if unusable.may_be_read_only() => UNUSABLE,
         _ => "",
     };
-    anyhow::anyhow!("cannot open the event logs: {}{next}", format_chain(&error))
+    let text = format!("cannot open {what}: {}{next}", format_chain(&error));
+    match &error {
+        OpenError::TooNew { .. } | OpenError::NotADatabase { .. } => UsageError(text).into(),
+        OpenError::Full { .. } => anyhow::anyhow!(text),
+        unusable if unusable.may_be_read_only() => UsageError(text).into(),
+        _ => anyhow::anyhow!(text),
+    }
 }
 
-/// Returns the error of a state folder that the user has to correct. A full disk is none.
-fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
+/// Returns the error of a file or folder that the user has to correct. A full disk is none.
+pub(super) fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
     match error
         .downcast_ref::<std::io::Error>()
         .map(std::io::Error::kind)
     {
         Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => error,
-        _ => UsageError(format!("{error:#}{UNWRITABLE}")).into(),
+        _ => UsageError(format!("{error:#}{UNUSABLE}")).into(),
     }
 }
 

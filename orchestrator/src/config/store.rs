@@ -20,12 +20,18 @@ const MIN_LEASE_DURATION: Duration = Duration::from_secs(3);
 /// Maximum of it.
 const MAX_LEASE_DURATION: Duration = Duration::from_hours(1);
 
+/// The address that stands for the file in the state folder, although its server has used a
+/// database.
+const FILE_NAME: &str = "file";
+
 /// The store, as configured.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreSettings {
     /// Address of a PostgreSQL database, which may have a password. `None` for a file in the state
     /// folder.
     pub url: Option<SecretString>,
+    /// Whether the user has named the database, or [`FILE_NAME`].
+    pub is_chosen: bool,
     /// The file that the address is from. `None` if it is from elsewhere.
     pub url_file: Option<PathBuf>,
     /// Where large events are.
@@ -56,6 +62,8 @@ impl StoreSettings {
             .store
             .clone()
             .or_else(|| settings.text("store", "url"));
+        let is_chosen = url.is_some();
+        let url = url.filter(|url| url != FILE_NAME);
         let url_file = match settings.find("store", "url").map(|setting| &setting.origin) {
             Some(Origin::File(path, _)) if overrides.store.is_none() => path.canonicalize().ok(),
             _ => None,
@@ -63,7 +71,7 @@ impl StoreSettings {
         if url.as_ref().is_some_and(|url| !is_postgres(url)) {
             // The text may have a password.
             return Err(ConfigError::Store(
-                "the url must start with postgres:// or postgresql://".to_owned(),
+                "the url must start with postgres:// or postgresql://, or be `file`".to_owned(),
             ));
         }
         let duration = settings.number("store", "lease_duration");
@@ -85,6 +93,7 @@ impl StoreSettings {
         })?;
         Ok(Self {
             url: url.map(SecretString::from),
+            is_chosen,
             url_file,
             blobs,
             lease_duration,

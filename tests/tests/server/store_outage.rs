@@ -69,6 +69,8 @@ async fn commands_find_the_store_of_the_running_server() {
             (&["user", "key", "add", "ada"], 2),
             (&["store", "backup", "--force", "backup.tar.gz"], 2),
             (&["store", "restore", "backup.tar.gz"], 2),
+            (&["conversations", "ls"], 0),
+            (&["conversations", "rm", "--older-than", "1s", "-y"], 2),
         ] {
             let unknown = home.run(arguments).expect(code);
             let expected = "give it the server's --store";
@@ -80,10 +82,27 @@ async fn commands_find_the_store_of_the_running_server() {
     refuse();
     let backup = std::fs::read_to_string(home.path().join("backup.tar.gz"));
     assert_eq!(backup.unwrap(), "good");
-    home.run(&["user", "add", "ben", "--config-file", "other.toml"])
+    // A server does not go back to the file because nothing names the database any more.
+    let serve = [
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--runtime",
+        "local",
+        "-l",
+        &script,
+    ];
+    let lost = home.run(&serve).expect(2);
+    assert!(
+        lost.stderr.contains("has last used postgres://"),
+        "{lost:?}"
+    );
+    home.run(&["user", "add", "ben", "--store", "file"])
         .expect(0);
     home.run(&["user", "key", "add", "ada", "--store", &address])
         .expect(0);
+    HostServer::start(&home, &script, &["--store", "file"]).terminate();
+    home.run(&["user", "key", "add", "ben"]).expect(0);
 }
 
 #[tokio::test]

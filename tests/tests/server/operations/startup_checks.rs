@@ -92,6 +92,27 @@ fn damaged_store_is_reported_at_the_start_and_by_doctor() {
     assert_eq!(store["status"], "failed", "{checks}");
 }
 
+/// The server would fail again if it was restarted.
+#[test]
+fn unusable_file_of_the_state_folder_ends_the_server_with_code_2() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    HostServer::start(&home, &model, &[]).terminate();
+    for name in ["glovebox.db", "accounts.db", "settings.db", "server-key"] {
+        let file = home.path().join(".glovebox").join(name);
+        let content = std::fs::read(&file).unwrap();
+        std::fs::write(&file, "damaged").unwrap();
+        for (arguments, code) in [(&SERVE[..], 2), (&["doctor", "--runtime", "local"], 1)] {
+            let failed = home
+                .run(&[arguments, &["-l", &model]].concat())
+                .expect(code);
+            let shown = [failed.stdout, failed.stderr].concat();
+            assert!(shown.contains(name), "{shown}");
+        }
+        std::fs::write(&file, content).unwrap();
+    }
+}
+
 #[test]
 fn server_warns_when_sandboxes_or_the_budget_cannot_work() {
     let home = Home::new();
