@@ -135,7 +135,7 @@ async fn warm_pool(backend: &DockerBackend, rounds: usize) -> (Vec<Duration>, Ve
             remove(&provider, sandbox).await;
         }
     }
-    provider.wait_for_cleanup().await;
+    provider.shut_down().await;
     (created, answered)
 }
 

@@ -135,6 +135,10 @@ impl SandboxProvider for BrowsingProvider {
     async fn wait_for_cleanup(&self) {
         self.provider.wait_for_cleanup().await;
     }
+
+    async fn shut_down(&self) {
+        self.provider.shut_down().await;
+    }
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ pub(super) async fn run(
     };
     let mut interrupts = Interrupts::listen_unbounded(Hangup::Interrupts)?;
     let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
-    let provider = compose::provider_with_warm_pool(&config, &state_dir, config.sandbox.warm_pool)?;
+    let provider = compose::provider_for_clients(&config, &state_dir)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| {
         format!(

@@ -32,8 +32,8 @@ pub(crate) use model::{
 };
 pub(crate) use parts::{conversation_spec, parts, started};
 pub(crate) use sandboxes::{
-    check_docker, choose_runtime, describe_image, is_warm_in_use, isolation, network, provider,
-    provider_with_warm_pool, spec, sweep,
+    check_docker, choose_runtime, describe_image, has_image, is_warm_in_use, isolation, network,
+    provider, provider_for_clients, spec, sweep,
 };
 use secrets::browsing_provider;
 pub(crate) use secrets::{guarded_provider, redactor, registry};

@@ -32,15 +32,22 @@ pub(crate) fn provider(
     config: &Config,
     state_dir: &StateDir,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
-    provider_with_warm_pool(config, state_dir, 0)
+    new_provider(config, state_dir, false)
 }
 
-/// Provider with a warm pool of this size, for a program that leases many sandboxes. Only Docker
-/// has one.
-pub(crate) fn provider_with_warm_pool(
+/// Provider of a sandbox host, whose clients share no files. Docker's has the warm pool, and starts
+/// no snapshot.
+pub(crate) fn provider_for_clients(
     config: &Config,
     state_dir: &StateDir,
-    warm_pool: usize,
+) -> anyhow::Result<Arc<dyn SandboxProvider>> {
+    new_provider(config, state_dir, true)
+}
+
+fn new_provider(
+    config: &Config,
+    state_dir: &StateDir,
+    is_for_clients: bool,
 ) -> anyhow::Result<Arc<dyn SandboxProvider>> {
     let server = action_server(&config.host, state_dir)?;
     let secret = state_dir.secret()?;
@@ -50,7 +57,7 @@ pub(crate) fn provider_with_warm_pool(
             &config.host,
             server,
             secret,
-            warm_pool,
+            is_for_clients,
         ))),
         Runtime::Local => Arc::new(LocalProvider::new(local(
             config, state_dir, server, secret,
@@ -80,14 +87,23 @@ fn action_server(host: &HostEnvironment, state_dir: &StateDir) -> anyhow::Result
     ))
 }
 
-/// Replaces the runtime `auto`: Docker if its engine responds, else local.
+/// Replaces the runtime `auto`: Docker if there is an engine, or an image is configured, else local.
+/// An engine that does not answer must not run a command with other programs.
 pub(crate) async fn choose_runtime(
     config: &mut Config,
     state_dir: &StateDir,
 ) -> anyhow::Result<()> {
     if config.runtime == Runtime::Auto {
-        let has_engine = check_docker(config, state_dir).await.is_ok();
-        config.runtime = if has_engine {
+        let is_docker = config.sandbox.image.is_some()
+            || docker_provider(config, state_dir)?
+                .has_engine()
+                .await
+                .map_err(|error| {
+                    anyhow::anyhow!(
+                        "{error}; to use processes of this machine instead, add --runtime local"
+                    )
+                })?;
+        config.runtime = if is_docker {
             Runtime::Docker
         } else {
             Runtime::Local
@@ -99,6 +115,11 @@ pub(crate) async fn choose_runtime(
 /// Fails if no Docker engine responds.
 pub(crate) async fn check_docker(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
     Ok(docker_provider(config, state_dir)?.answers().await?)
+}
+
+/// Whether the Docker engine has the image of new sandboxes.
+pub(crate) async fn has_image(config: &Config, state_dir: &StateDir) -> anyhow::Result<bool> {
+    Ok(docker_provider(config, state_dir)?.default_image().await?.1)
 }
 
 /// Describes the image of new sandboxes, and whether the Docker engine has it. Fails if no engine
@@ -124,7 +145,7 @@ fn docker_provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<Dock
         &config.host,
         server,
         state_dir.secret()?,
-        0,
+        false,
     )))
 }
 
@@ -168,7 +189,7 @@ fn docker(
     host: &HostEnvironment,
     server: ServerBinary,
     secret: HostSecret,
-    warm_pool: usize,
+    is_for_clients: bool,
 ) -> DockerConfig {
     let owner = secret.owner();
     let default = DockerConfig::new(server, secret, owner);
@@ -191,8 +212,9 @@ fn docker(
             [] => Gpus::All,
             ids => Gpus::Ids(ids.to_vec()),
         }),
-        pool: (warm_pool > 0).then_some(Pool {
-            size: warm_pool,
+        refuses_snapshots: is_for_clients,
+        pool: (is_for_clients && sandbox.warm_pool > 0).then_some(Pool {
+            size: sandbox.warm_pool,
             image: None,
             resources: sandbox.resources,
         }),

@@ -199,4 +199,8 @@ impl SandboxProvider for MeteredProvider {
     async fn wait_for_cleanup(&self) {
         self.inner.wait_for_cleanup().await;
     }
+
+    async fn shut_down(&self) {
+        self.inner.shut_down().await;
+    }
 }

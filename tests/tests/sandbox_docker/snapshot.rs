@@ -47,6 +47,27 @@ async fn fork_has_the_files_and_runs_independently() {
         "one\r\ntwo\r\n/workspace\r\n/root".replace('\r', "")
     );
     run(&*fork, 2, "echo forked > file").await;
+    let refusing = |default_image: &str| {
+        DockerProvider::new(DockerConfig {
+            refuses_snapshots: true,
+            default_image: default_image.to_owned(),
+            ..backend.config()
+        })
+    };
+    let from_snapshot = SandboxSpec {
+        image: Some(snapshot.clone()),
+        ..spec(&backend)
+    };
+    let refused = error(refusing("other").create(&from_snapshot, &|_| {}).await);
+    assert!(
+        matches!(&refused, SandboxError::Invalid { detail } if detail.contains("is a snapshot")),
+        "{refused}"
+    );
+    let default = refusing(&snapshot)
+        .create(&from_snapshot, &|_| {})
+        .await
+        .unwrap();
+    remove(&backend, default).await;
     // A fork of the fork starts too, although its image contains our files.
     let again = backend
         .provider()

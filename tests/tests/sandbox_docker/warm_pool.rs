@@ -112,7 +112,9 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     let found = backend.provider().find(&lease.sandbox_id).await.unwrap();
     assert_eq!(*found.lease(), lease);
 
-    // A leftover sandbox is replaced by a pool entry too.
+    // A leftover sandbox is replaced by a pool entry too. The pool lasts while a client waits for
+    // an abandoned start.
+    provider.wait_for_cleanup().await;
     wait_until_filled(&provider, 1).await;
     let second = provider.create(&spec, &|_| {}).await.unwrap();
     assert_ne!(second.lease().boot_id, lease.boot_id);
@@ -120,7 +122,7 @@ async fn pooled_sandbox_belongs_to_its_conversation_when_leased() {
     assert_ne!(run(&*second, 1, "cat file").await.exit_code, 0);
     remove_with(&provider, &backend, second).await;
 
-    provider.wait_for_cleanup().await;
+    provider.shut_down().await;
     assert_eq!(provider.list().await.unwrap(), []);
 }
 
@@ -162,7 +164,7 @@ async fn pool_is_not_used_when_spec_has_more_than_an_image() {
         );
         remove_with(&provider, &backend, sandbox).await;
     }
-    provider.wait_for_cleanup().await;
+    provider.shut_down().await;
     backend
         .engine()
         .await
@@ -219,7 +221,7 @@ async fn create_is_not_delayed_when_the_pool_cannot_be_filled() {
         .unwrap();
     assert!(!backend.is_from_pool(&sandbox.lease().sandbox_id).await);
     remove_with(&provider, &backend, sandbox).await;
-    timeout(Duration::from_secs(10), provider.wait_for_cleanup())
+    timeout(Duration::from_secs(10), provider.shut_down())
         .await
         .unwrap();
     assert_eq!(provider.list().await.unwrap(), []);

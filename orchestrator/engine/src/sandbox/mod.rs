@@ -101,6 +101,12 @@ pub trait SandboxProvider: Send + Sync {
     /// Waits until the sandboxes of abandoned starts are removed. A program that exits earlier
     /// would leave them behind. Takes at most as long as removals may.
     async fn wait_for_cleanup(&self);
+
+    /// Ends what the provider does on its own, such as filling a warm pool, and waits as
+    /// [`wait_for_cleanup`](Self::wait_for_cleanup) does. No sandbox is created afterwards.
+    async fn shut_down(&self) {
+        self.wait_for_cleanup().await;
+    }
 }
 
 /// A client of one sandbox.

@@ -35,6 +35,9 @@ pub struct DockerConfig {
     pub holder: String,
     /// Image of specs without one, usually [`DEFAULT_IMAGE`].
     pub default_image: String,
+    /// Whether snapshots are refused as images, except as the default one: they hold the files of
+    /// others if the clients who choose images share none.
+    pub refuses_snapshots: bool,
     /// Platform of multi-platform images, such as `linux/arm64`. `None` for the engine's own.
     pub platform: Option<String>,
     /// Network of containers: `bridge` or a name. `None` for no network.
@@ -93,6 +96,7 @@ impl DockerConfig {
             owner: owner.into(),
             holder: std::process::id().to_string(),
             default_image: DEFAULT_IMAGE.into(),
+            refuses_snapshots: false,
             platform: None,
             network: None,
             additional_networks: Vec::new(),

@@ -82,7 +82,7 @@ impl Engine {
         let negotiated = async { connected?.negotiate_version().await };
         let unavailable = |problem: String| SandboxError::RuntimeUnavailable {
             runtime: RUNTIME,
-            detail: format!("{problem}; is Docker running? Without it, {USE_LOCAL}"),
+            detail: format!("{problem}; {}", next_step(&problem)),
         };
         let docker = timeout(VERSION_TIMEOUT, negotiated)
             .await
@@ -342,11 +342,20 @@ pub(super) fn start_failed(operation: impl fmt::Display, error: &Error) -> Sandb
 }
 
 fn unavailable(operation: impl fmt::Display, error: &Error) -> SandboxError {
+    let problem = format!("cannot {operation}: {}", error_message(error));
     SandboxError::RuntimeUnavailable {
         runtime: RUNTIME,
-        detail: format!(
-            "cannot {operation}: {}; is Docker running? Without it, {USE_LOCAL}",
-            error_message(error)
-        ),
+        detail: format!("{problem}; {}", next_step(&problem)),
+    }
+}
+
+/// What the user can do about an engine that cannot be used.
+fn next_step(problem: &str) -> String {
+    if problem.contains("Permission denied") {
+        "add your user to the group of the socket, usually docker, and log in again".to_owned()
+    } else if problem.contains("URI scheme") {
+        "DOCKER_HOST must be unix://PATH or tcp://HOST:PORT".to_owned()
+    } else {
+        format!("is Docker running? Without it, {USE_LOCAL}")
     }
 }

@@ -61,6 +61,9 @@ const RUNTIME: &str = "docker";
 /// A healthy engine responds in milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
+/// A busy one may take longer. Less than the search for a socket waits for each.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
+
 /// Provisions sandboxes as containers.
 pub struct DockerProvider {
     installation: Arc<Installation>,
@@ -99,27 +102,39 @@ impl DockerProvider {
         Self { installation, pool }
     }
 
-    /// Checks within 2 s that the engine responds, so that the caller can fall back to another
-    /// runtime.
+    /// Whether there is an engine, so that the caller can fall back to another runtime.
+    ///
+    /// # Errors
+    /// [`SandboxError::RuntimeUnavailable`] if it neither responds nor refuses connections within
+    /// 4 s: it may be busy.
+    pub async fn has_engine(&self) -> Result<bool, SandboxError> {
+        let found = timeout(BUSY_TIMEOUT, self.engine()).await;
+        found
+            .map(|engine| engine.is_ok())
+            .map_err(|_| self.silent(BUSY_TIMEOUT))
+    }
+
+    fn silent(&self, waited: Duration) -> SandboxError {
+        let host = self.installation.config.host.as_ref();
+        SandboxError::RuntimeUnavailable {
+            runtime: RUNTIME,
+            detail: format!(
+                "the engine{} does not answer within {:.1} s; is Docker running?",
+                host.map(|host| format!(" at {host}")).unwrap_or_default(),
+                waited.as_secs_f32()
+            ),
+        }
+    }
+
+    /// Checks within 2 s that the engine responds.
     ///
     /// # Errors
     /// [`SandboxError::RuntimeUnavailable`] if it does not respond.
     pub async fn answers(&self) -> Result<(), SandboxError> {
         let answered = timeout(RESPONSE_TIMEOUT, self.engine()).await;
-        let silent = |_| SandboxError::RuntimeUnavailable {
-            runtime: RUNTIME,
-            detail: format!(
-                "the engine{} does not answer within {} ms; is Docker running?",
-                self.installation
-                    .config
-                    .host
-                    .as_ref()
-                    .map(|host| format!(" at {host}"))
-                    .unwrap_or_default(),
-                RESPONSE_TIMEOUT.as_millis()
-            ),
-        };
-        answered.map_err(silent)?.map(|_| ())
+        answered
+            .map_err(|_| self.silent(RESPONSE_TIMEOUT))?
+            .map(|_| ())
     }
 
     /// Finds the default image. Returns its name, and whether the engine has it: if not, its first
@@ -255,6 +270,11 @@ impl SandboxProvider for DockerProvider {
         let (engine, config) = (self.engine().await?, &self.installation.config);
         let image_name = spec.image.as_deref().unwrap_or(&config.default_image);
         let image = image::ensure(engine, config, image_name, on_progress).await?;
+        if config.refuses_snapshots && image.is_snapshot && image_name != config.default_image {
+            return Err(SandboxError::Invalid {
+                detail: format!("the image {image_name} is a snapshot of a sandbox"),
+            });
+        }
         let client = match self.adopt(engine, spec, &sandbox, &image).await {
             // The pool entry belongs to the conversation from here on, and receives its
             // environment.
@@ -325,11 +345,15 @@ impl SandboxProvider for DockerProvider {
     }
 
     async fn wait_for_cleanup(&self) {
+        self.installation.removals.close();
+        self.installation.removals.wait().await;
+    }
+
+    async fn shut_down(&self) {
         if let Some(pool) = &self.pool {
             pool.end();
         }
-        self.installation.removals.close();
-        self.installation.removals.wait().await;
+        self.wait_for_cleanup().await;
     }
 }
 

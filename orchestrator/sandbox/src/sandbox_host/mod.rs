@@ -154,7 +154,7 @@ impl SandboxHost {
         {
             tracing::warn!("requests were still open at shutdown");
         }
-        shared.provider.wait_for_cleanup().await;
+        shared.provider.shut_down().await;
         if shared.config.removes_at_end {
             sweeper::remove_all(&shared).await?;
         }

@@ -83,6 +83,9 @@ pub(super) struct SandboxRegistry {
 pub(super) struct Reservation {
     registry: SandboxRegistry,
     sandbox: SandboxId,
+    /// The existing sandbox of the session. It may still run if the start fails, and then keeps
+    /// the quota: the next sweep finds out.
+    previous: Option<Entry>,
     is_leased: bool,
 }
 
@@ -129,11 +132,12 @@ impl SandboxRegistry {
                 }
             }
         }
-        entries.insert(sandbox.clone(), Entry::new(lease.clone(), Phase::Starting));
+        let previous = entries.insert(sandbox.clone(), Entry::new(lease.clone(), Phase::Starting));
         drop(entries);
         Ok(Reservation {
             registry: self.clone(),
             sandbox,
+            previous,
             is_leased: false,
         })
     }
@@ -282,9 +286,14 @@ impl Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        if !self.is_leased {
-            self.registry.lock().remove(&self.sandbox);
+        if self.is_leased {
+            return;
         }
+        let mut entries = self.registry.lock();
+        match self.previous.take() {
+            Some(previous) => entries.insert(self.sandbox.clone(), previous),
+            None => entries.remove(&self.sandbox),
+        };
     }
 }
 
@@ -386,6 +395,29 @@ mod tests {
             registry.start_use(&sandbox),
             Err(HostError::NoSuchSandbox)
         ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn existing_sandbox_keeps_quota_and_uses_when_its_restart_fails() {
+        let registry = SandboxRegistry::new(Quotas {
+            total: 1,
+            per_key: 1,
+        });
+        let existing = lease("a", "1");
+        let sandbox = existing.sandbox().unwrap();
+        registry.reserve(&existing).unwrap().lease();
+        let stream = registry.start_use(&sandbox).unwrap();
+        drop(registry.reserve(&existing).unwrap());
+        assert!(matches!(
+            registry.reserve(&lease("a", "2")),
+            Err(HostError::QuotaOfKey(1))
+        ));
+        advance(IDLE).await;
+        let running = summary(&existing, SandboxState::Running);
+        assert!(registry.start_removal_if_idle(&running, IDLE).is_none());
+        drop(stream);
+        advance(IDLE).await;
+        assert!(registry.start_removal_if_idle(&running, IDLE).is_some());
     }
 
     #[tokio::test(start_paused = true)]
