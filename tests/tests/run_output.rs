@@ -401,7 +401,16 @@ async fn doctor_checks_the_configured_runtime_only() {
         (code, names(&checks)),
         (
             0,
-            vec!["isolation", "key", "model", "calls", "store", "disk"]
+            vec![
+                "isolation",
+                "key",
+                "model",
+                "calls",
+                "agent",
+                "store",
+                "disk",
+                "sandbox"
+            ]
         ),
         "{checks}"
     );
@@ -426,6 +435,25 @@ async fn doctor_checks_the_configured_runtime_only() {
         "{checks}"
     );
     assert_eq!(server.call_count(), 3);
+}
+
+#[test]
+fn doctor_finds_what_fails_each_run() {
+    let home = Home::new();
+    let model = home.script(&json!([finish()]));
+    for (failed, variable, value, cause) in [
+        ("agent", "DEFAULT_AGENT", "Nope", "there is no agent Nope"),
+        ("agent", "SECURITY_SECURITY_ANALYZER", "/nope", "/nope"),
+        ("sandbox", "SANDBOX_VOLUMES", "/nope:/data", "/nope"),
+        ("sandbox", "SANDBOX_NETWORK", "nope", "nope"),
+    ] {
+        let arguments = ["--runtime", "local", "-l", &model];
+        let (code, checks) = doctor(&home, &arguments, &[(variable, value)]);
+        let found = check(&checks, failed);
+        assert_eq!((code, &found["status"]), (1, &json!("failed")), "{checks}");
+        assert!(found["detail"].to_string().contains(cause), "{checks}");
+    }
+    home.assert_nothing_runs();
 }
 
 #[test]

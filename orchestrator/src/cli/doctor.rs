@@ -1,6 +1,7 @@
 //! `glovebox doctor`: checks whether this machine and the configuration meet the requirements of a
-//! run. Starts no sandbox. Sends each model one short message, because only its answer shows that
-//! key, name and address are right.
+//! run. Starts a sandbox and removes it, and sends each model one short message: only that shows
+//! that they work. A service of sandboxes may charge for them, so that it is only asked for its
+//! list.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,10 +13,11 @@ use serde_json::json;
 use storage::postgres::PostgresOpenError;
 use tokio::time::timeout;
 
+use super::fresh_sandbox::create_unless_interrupted;
 use super::interrupts::Interrupts;
 use super::screen::{Output, Screen};
-use super::{load_config, print};
-use crate::compose::{self, CallMode, Models, StateDir, Stores, provider_models};
+use super::{StoreUse, load_config, open_state_of_server, print};
+use crate::compose::{self, CallMode, Models, ServerKey, StateDir, Stores, provider_models};
 use crate::config::{Config, Overrides, Runtime, UnknownHostPolicy};
 use crate::exit::Exit;
 
@@ -30,7 +32,8 @@ const REMOTE_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Sends each model one short message, which may cost a fraction of a cent. Exits with 1 if a check fails.
+Starts a sandbox (not of the runtime remote, and of docker only if the image is there) and removes it. Sends each model one short \
+message, which may cost a fraction of a cent. Exits with 1 if a check fails.
 Example: glovebox doctor --runtime local --json")]
 pub(super) struct DoctorArguments {
     /// Check for this runtime instead of the configured one.
@@ -84,21 +87,45 @@ impl Check {
 
 pub(super) async fn run(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let mut interrupts = Interrupts::listen()?;
-    interrupts
-        .unless_interrupted(check(arguments, overrides))
-        .await
-        .unwrap_or(Ok(Exit::Interrupted))
+    let as_json = arguments.json;
+    let checking = interrupts.unless_interrupted(check(arguments, overrides));
+    let Some((config, state_dir, mut checks)) = checking.await.transpose()? else {
+        return Ok(Exit::Interrupted);
+    };
+    if checks
+        .first()
+        .is_some_and(|runtime| runtime.status != Status::Failed)
+    {
+        let started = match sandbox(config, &state_dir, as_json, &mut interrupts).await {
+            Ok(Trial::Started) => Some(Ok("starts".to_owned())),
+            Ok(Trial::NotTried) => None,
+            Ok(Trial::Interrupted) => return Ok(Exit::Interrupted),
+            Err(error) => Some(Err(error)),
+        };
+        checks.extend(started.map(|started| Check::new("sandbox", started)));
+    }
+    report(&checks, as_json)?;
+    let has_failed = checks.iter().any(|check| check.status == Status::Failed);
+    Ok(if has_failed {
+        Exit::Failed
+    } else {
+        Exit::Finished
+    })
 }
 
-async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+/// Runs all checks but the start of a sandbox. The first one is that of the runtime.
+async fn check(
+    arguments: DoctorArguments,
+    overrides: Overrides,
+) -> anyhow::Result<(Config, StateDir, Vec<Check>)> {
     let overrides = Overrides {
         runtime: arguments.runtime,
         ssh_host: arguments.host,
         model: arguments.model,
         ..overrides
     };
-    let config = load_config(&overrides)?;
-    let state_dir = StateDir::open(&config.state_dir)?;
+    let mut config = load_config(&overrides)?;
+    let state_dir = open_state_of_server(&mut config, &overrides, StoreUse::Show)?;
     let model_facts = describe_models(&config).await?;
     let key = key(&config);
     let screen = Screen::new(if arguments.json {
@@ -120,16 +147,52 @@ async fn check(arguments: DoctorArguments, overrides: Overrides) -> anyhow::Resu
     checks.extend(model_facts.map(|facts| Check::new("calls", Ok(facts))));
     checks.extend(budget(&config));
     checks.extend(agent(&config, &state_dir).map(|agent| Check::new("agent", agent)));
-    checks.extend(volumes(&config).map(|missing| Check::new("volumes", Err(missing))));
     checks.push(Check::new("store", store(&config, &state_dir).await));
     checks.push(disk(&config.state_dir));
-    report(&checks, arguments.json)?;
-    let has_failed = checks.iter().any(|check| check.status == Status::Failed);
-    Ok(if has_failed {
-        Exit::Failed
+    Ok((config, state_dir, checks))
+}
+
+/// How the trial start of a sandbox ended.
+enum Trial {
+    Started,
+    /// It would have cost money, or a long download.
+    NotTried,
+    Interrupted,
+}
+
+/// Starts a sandbox and removes it.
+async fn sandbox(
+    mut config: Config,
+    state_dir: &StateDir,
+    as_json: bool,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<Trial> {
+    compose::choose_runtime(&mut config, state_dir).await?;
+    let can_try = match config.runtime {
+        Runtime::Docker => compose::has_image(&config, state_dir).await?,
+        Runtime::Local | Runtime::Ssh => true,
+        Runtime::Remote | Runtime::Auto => false,
+    };
+    if !can_try {
+        return Ok(Trial::NotTried);
+    }
+    let provider = compose::provider(&config, state_dir)?;
+    let spec = compose::spec(&config.sandbox, Conversations::new_id());
+    // Against a sweep of another process, which would take it for an abandoned one.
+    let _lock = state_dir.lock(&spec.conversation)?;
+    let output = if as_json {
+        Output::Silent
     } else {
-        Exit::Finished
-    })
+        Output::Transcript
+    };
+    let created = create_unless_interrupted(provider.as_ref(), &spec, output, interrupts);
+    let Some(sandbox) = created.await? else {
+        return Ok(Trial::Interrupted);
+    };
+    let id = sandbox.lease().sandbox_id.clone();
+    drop(sandbox);
+    provider.destroy(&id).await?;
+    Ok(Trial::Started)
 }
 
 fn report(checks: &[Check], as_json: bool) -> anyhow::Result<()> {
@@ -311,25 +374,6 @@ fn agent(config: &Config, state_dir: &StateDir) -> Option<anyhow::Result<String>
     Some(compose())
 }
 
-/// Returns the first folder of this machine that cannot be mounted, because it is missing.
-fn volumes(config: &Config) -> Option<anyhow::Error> {
-    let is_here = match (config.runtime, &config.host.docker_host) {
-        (Runtime::Ssh | Runtime::Remote, _) => false,
-        (Runtime::Docker | Runtime::Auto, Some(host)) => host.starts_with("unix:"),
-        (Runtime::Local | Runtime::Docker | Runtime::Auto, _) => true,
-    };
-    let missing = config
-        .sandbox
-        .volumes
-        .iter()
-        .map(|volume| Path::new(&volume.source))
-        .find(|source| is_here && source.is_absolute() && !source.exists())?;
-    Some(anyhow::anyhow!(
-        "there is no folder {}: create it, or change volumes in [sandbox] (SANDBOX_VOLUMES)",
-        missing.display()
-    ))
-}
-
 /// Checks that the store can be written and read. Creates no file of a store that does not exist.
 async fn store(config: &Config, state_dir: &StateDir) -> anyhow::Result<String> {
     if config.store.url.is_none() && !state_dir.events_file().exists() {
@@ -356,11 +400,15 @@ async fn check_store(config: &Config, state_dir: &StateDir) -> anyhow::Result<St
     let stores = Stores::open(config, state_dir).await?;
     let checked = async {
         stores.check_blobs().await?;
-        anyhow::Ok(stores.conversations().await?.check_store().await?)
+        stores.conversations().await?.check_store().await?;
+        // Of the server, if one has run.
+        stores.accounts_to_read().await?;
+        stores.profiles_if_any().await?;
+        ServerKey::check(state_dir)
     };
     let checked = checked.await;
     stores.close().await;
-    checked.map(|()| "can be written and read".to_owned())
+    checked.map(|()| format!("{} can be written and read", config.store.name()))
 }
 
 /// Describes how the models are called. `None` if no provider is. The price table is decoded on a

@@ -56,7 +56,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 pub(crate) use completions::complete_if_requested;
 pub(crate) use options::parse;
-use served_store::{StoreUse, open_state_of_server};
+use served_store::{StoreUse, check_not_lost, open_state_of_server};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -77,7 +77,8 @@ pub(crate) struct Arguments {
     config_file: Option<PathBuf>,
 
     /// Database of conversations that several hosts share: postgres://USER:PASSWORD@HOST/NAME. By
-    /// default a file in the state folder. A password is better given in the variable STORE_URL.
+    /// default a file in the state folder, and `file` where its server has used a database. A
+    /// password is better given in the variable STORE_URL.
     #[arg(long, global = true, hide = true, value_name = "URL")]
     store: Option<String>,
 
@@ -431,10 +432,6 @@ async fn resolve_runtime(
         && runtime != Runtime::Ssh
     {
         return Err(UsageError(format!("--host is for the runtime ssh, not for {runtime}")).into());
-    }
-    if config.runtime == Runtime::Auto && overrides.image.is_some() {
-        // An engine that does not answer must not run the command with other programs.
-        config.runtime = Runtime::Docker;
     }
     let state_dir = StateDir::open(&config.state_dir)?;
     compose::choose_runtime(&mut config, &state_dir).await?;
