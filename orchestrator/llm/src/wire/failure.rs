@@ -117,11 +117,6 @@ impl Failures {
 
     /// Converts an error of sending the request.
     pub(crate) fn classify_send_error(&self, error: reqwest::Error) -> Failure {
-        if tls::is_plain_text_peer(&error) {
-            let hint = "the server does not speak TLS: should base_url start with http://?";
-            let detail = format!("{}: {hint}", self.address);
-            return self.new_failure(LlmErrorKind::WrongAddress, &detail);
-        }
         let kind = if error.is_builder() {
             LlmErrorKind::BadRequest
         } else if self
@@ -135,7 +130,10 @@ impl Failures {
         } else {
             LlmErrorKind::Connection
         };
-        let cause = root_cause(&error.without_url());
+        let cause = match tls::is_plain_text_peer(&error) {
+            true => "the server does not speak TLS: should base_url start with http://?".to_owned(),
+            false => root_cause(&error.without_url()),
+        };
         self.new_failure(kind, &format!("{}: {cause}", self.address))
     }
 

@@ -92,7 +92,7 @@ async fn server_of_plain_http_is_named_when_tls_fails() {
     };
     let (result, _connection) = tokio::join!(complete(&config), answer);
     let error = result.unwrap_err();
-    assert_eq!(error.kind, LlmErrorKind::WrongAddress);
+    assert_eq!(error.kind, LlmErrorKind::Connection);
     assert!(
         error
             .detail
