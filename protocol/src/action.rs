@@ -124,6 +124,14 @@ pub struct MessageAction {
     pub security_risk: SecurityRisk,
 }
 
+impl MessageAction {
+    /// Returns the length of the text and the images, in bytes.
+    pub fn length(&self) -> u64 {
+        let images = self.image_urls.iter().flatten().map(String::len);
+        images.fold(self.content.len(), usize::saturating_add) as u64
+    }
+}
+
 /// Run a shell command in the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

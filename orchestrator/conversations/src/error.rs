@@ -58,10 +58,15 @@ pub enum ConversationsError {
     /// The user recovers from a loop, and the agent is in none.
     #[error("the agent of conversation {0} was not stopped in a loop")]
     NotInLoop(ConversationId),
+    /// The messages of the user are as long as they may be.
+    #[error(
+        "the messages of conversation {0} have reached their maximum length: start another one"
+    )]
+    TooLong(ConversationId),
     /// The server runs as many conversations as it may, and all of them are at work. Worth a retry.
     #[error("{0} conversations are at work, which is the maximum")]
     TooManyRunning(usize),
-    /// The caller has stopped waiting, so that only a log could show this.
+    /// The caller has stopped waiting. Only logs show this error.
     #[error("the request was abandoned")]
     Abandoned,
     /// The server shuts down.
@@ -94,6 +99,7 @@ impl ConversationsError {
             | Self::NothingToDecide(_)
             | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)
+            | Self::TooLong(_)
             | Self::Host(HostError::Refused(_) | HostError::NoModel | HostError::NoModelKey(_)) => {
                 true
             }

@@ -266,6 +266,9 @@ impl ApiError {
                 | ConversationsError::Conversation(ConversationError::Closed(_)) => {
                     (StatusCode::CONFLICT, "CONVERSATION$CONFLICT")
                 }
+                ConversationsError::TooLong(_) => {
+                    (StatusCode::PAYLOAD_TOO_LARGE, "CONVERSATION$TOO_LONG")
+                }
                 ConversationsError::NoSandbox(_) => {
                     (StatusCode::CONFLICT, "CONVERSATION$NO_SANDBOX")
                 }

@@ -60,6 +60,9 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which a waiting request looks for a conversation at rest, to close it.
 const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 
+/// Maximum length of all messages of a user in a conversation, in bytes.
+const MAX_USER_BYTES: u64 = 256 << 20;
+
 /// Settings of [`HostedConversations`].
 #[derive(Debug, Clone)]
 pub struct HostingOptions {
@@ -173,12 +176,12 @@ impl HostedConversations {
     /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the
     /// store.
     pub async fn start(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.change_awaited(id, move |this, id, awaited| async move {
+        self.change(id, move |this, id| async move {
             let request = ResumeRequest {
                 is_held: true,
                 ..ResumeRequest::default()
             };
-            this.open(&id, request, &awaited).await.map(drop)
+            this.open(&id, request, &Awaited::default()).await.map(drop)
         })
         .await
     }
@@ -202,6 +205,7 @@ impl HostedConversations {
             let from = match this.open(&id, request, &awaited).await? {
                 Opened::Now { from } => from,
                 Opened::Before(state) => {
+                    check_room(&id, &state, &message)?;
                     this.conversations.send_message(&id, message)?;
                     state.next_id
                 }
@@ -222,7 +226,7 @@ impl HostedConversations {
         id: &ConversationId,
         state: AgentState,
     ) -> Result<(), ConversationsError> {
-        self.change_awaited(id, move |this, id, awaited| async move {
+        self.change(id, move |this, id| async move {
             match state {
                 // A conversation that does not run has nothing to stop.
                 AgentState::Stopped | AgentState::Paused if !this.conversations.is_running(&id) => {
@@ -231,7 +235,10 @@ impl HostedConversations {
                 AgentState::Stopped => this.conversations.stop(&id),
                 AgentState::Paused => this.conversations.pause(&id),
                 AgentState::Running => {
-                    match this.open(&id, ResumeRequest::default(), &awaited).await? {
+                    match this
+                        .open(&id, ResumeRequest::default(), &Awaited::default())
+                        .await?
+                    {
                         Opened::Now { .. } => Ok(()),
                         Opened::Before(_) => this.conversations.continue_agent(&id),
                     }
@@ -255,7 +262,7 @@ impl HostedConversations {
         action: Option<EventId>,
         decision: UserDecision,
     ) -> Result<(), ConversationsError> {
-        self.change_awaited(id, move |this, id, awaited| async move {
+        self.change(id, move |this, id| async move {
             let action = match action {
                 Some(action) => Some(action),
                 None => this.action_of_unnamed_decision(&id).await?,
@@ -265,7 +272,7 @@ impl HostedConversations {
                 decided_action: action,
                 ..ResumeRequest::default()
             };
-            match this.open(&id, request, &awaited).await? {
+            match this.open(&id, request, &Awaited::default()).await? {
                 Opened::Now { .. } => Ok(()),
                 Opened::Before(_) => this.conversations.decide(&id, action, decision),
             }
@@ -471,6 +478,9 @@ impl HostedConversations {
         let slot = awaited.while_awaited(self.acquire_slot(&owner)).await?;
         let mut stored = self.conversations.open(id).await?;
         stored.check(&request)?;
+        if let Some(message) = &request.message {
+            check_room(id, &stored.state, message)?;
+        }
         let from = stored.state.next_id;
         let ComposedConversation {
             parts,
@@ -698,7 +708,20 @@ impl HostedConversations {
     }
 }
 
-/// Whether the caller of a change still waits for it.
+/// Checks that a message fits. All events of a running conversation are in memory.
+fn check_room(
+    id: &ConversationId,
+    state: &State,
+    message: &MessageAction,
+) -> Result<(), ConversationsError> {
+    let length = state.user_bytes.saturating_add(message.length());
+    if length > MAX_USER_BYTES {
+        return Err(ConversationsError::TooLong(id.clone()));
+    }
+    Ok(())
+}
+
+/// Whether the caller of a change still waits for it. By default it always does.
 #[derive(Default)]
 struct Awaited {
     abandoned: CancellationToken,
@@ -721,4 +744,26 @@ enum Opened {
     Before(Arc<State>),
     /// It was opened with the request. Its first new event is `from`.
     Now { from: EventId },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_a_conversation_have_a_maximum_length() {
+        let id = Conversations::new_id();
+        let message = MessageAction {
+            content: "text".into(),
+            image_urls: Some(vec!["data:,image".into()]),
+            ..MessageAction::default()
+        };
+        let state = |user_bytes| State {
+            user_bytes,
+            ..State::default()
+        };
+        let room = MAX_USER_BYTES - 15;
+        assert!(check_room(&id, &state(room), &message).is_ok());
+        assert!(check_room(&id, &state(room + 1), &message).is_err());
+    }
 }

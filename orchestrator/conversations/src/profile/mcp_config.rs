@@ -52,15 +52,18 @@ pub(super) fn is_valid(config: &Value) -> bool {
         .is_some_and(|fields| fields.iter().all(is_list))
 }
 
-/// Adds the lists that are missing. V0's page reads all of them.
-pub(super) fn complete(config: &mut Value) {
-    for list in LISTS {
-        if let Some(fields) = config.as_object_mut() {
-            fields
-                .entry(list)
-                .or_insert_with(|| Value::Array(Vec::new()));
-        }
-    }
+/// Returns the configuration with all lists, which V0's page needs, and nothing else: earlier
+/// versions stored any field, and the page sends back what it receives.
+pub(super) fn complete(mut config: Value) -> Value {
+    let lists = LISTS.map(|name| {
+        let list = config.get_mut(name).map(Value::take);
+        let list = list.filter(Value::is_array);
+        (
+            name.to_owned(),
+            list.unwrap_or_else(|| Value::Array(Vec::new())),
+        )
+    });
+    Value::Object(lists.into_iter().collect())
 }
 
 /// Returns the configuration with a mask for each key.
@@ -263,13 +266,13 @@ mod tests {
     fn configuration_of_lists_is_completed_and_others_are_invalid() {
         let mut config = json!({"sse_servers": ["http://a/", {"url": "http://b/"}]});
         assert!(is_valid(&config) && is_valid(&json!({})));
-        complete(&mut config);
-        let complete = json!({
+        config["mcpServers"] = json!({});
+        let expected = json!({
             "sse_servers": ["http://a/", {"url": "http://b/"}],
             "stdio_servers": [],
             "shttp_servers": [],
         });
-        assert_eq!(config, complete);
+        assert_eq!(complete(config), expected);
         for invalid in [
             json!([]),
             json!({"sse_servers": "x"}),

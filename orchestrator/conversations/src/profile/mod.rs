@@ -97,10 +97,8 @@ impl UserProfiles {
     pub async fn settings(&self, owner: Option<&UserId>) -> Result<UserSettingsInfo, ProfileError> {
         let profile = self.load(owner).await?;
         let mut settings = profile.settings.ok_or(ProfileError::NoSettings)?;
-        settings.mcp_config = settings.mcp_config.as_ref().map(mcp_config::mask);
-        if let Some(config) = &mut settings.mcp_config {
-            mcp_config::complete(config);
-        }
+        let mcp_config = settings.mcp_config.as_ref().map(mcp_config::mask);
+        settings.mcp_config = mcp_config.map(mcp_config::complete);
         let host = |(provider, token): (&GitProvider, &GitToken)| (*provider, token.host.clone());
         Ok(UserSettingsInfo {
             provider_tokens_set: profile.git_tokens.iter().map(host).collect(),

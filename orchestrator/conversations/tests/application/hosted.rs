@@ -417,6 +417,8 @@ async fn requests_without_a_client_wait_for_nothing() {
     let before = hosted(&store, 1, LONG);
     let id = greeting(&before).await;
     until(&before, &id, AgentState::AwaitingUserInput).await;
+    let length = "Greet me.".len() as u64;
+    assert_eq!(before.state(&id).unwrap().user_bytes, length);
     before.stop(&id).await.unwrap();
     // There is never room for a conversation.
     let hosted = hosted(&store, 0, LONG);

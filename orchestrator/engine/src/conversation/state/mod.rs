@@ -62,6 +62,8 @@ pub struct State {
     pub setup_done: usize,
     /// Number of sandboxes in a row that were lost during their set-up.
     pub setup_losses: u32,
+    /// Length of all messages of the user, in bytes.
+    pub user_bytes: u64,
     /// The user's latest message.
     pub last_user_message: Option<EventId>,
     /// Content of that message.
@@ -349,6 +351,7 @@ impl State {
                         .and_modify(|child| child.is_briefed = true);
                     return;
                 }
+                self.user_bytes += message.length();
                 self.last_user_message = Some(event.id);
                 self.last_message = Some(Box::new(message.clone()));
             }
