@@ -3,39 +3,32 @@
 
 use std::fmt;
 use std::hint::black_box;
-use std::io::{self, BufRead as _, Read as _, Write};
-use std::os::fd::AsFd as _;
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use axum::http::HeaderMap;
-use nix::poll::{PollFd, PollFlags, poll};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use protocol::sandbox_api::KEY_HEADER;
 
 /// Longer than any generated key. It also bounds the read from a stream without line ends.
 const MAX_KEY_BYTES: u64 = 4096;
 
-/// How long the key may take to arrive, in milliseconds.
-const KEY_TIMEOUT_MS: u16 = 30_000;
+/// How long the key may take to arrive.
+const KEY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The key that requests must contain.
 pub(crate) struct ServerKey(Vec<u8>);
 
 impl ServerKey {
-    /// Reads the key from the first line of standard input. Fails if nothing arrives: an engine that
-    /// restarts a container passes no key, and its clients would wait for a server.
+    /// Reads the key from the first line of standard input. Fails if it does not arrive in time: an
+    /// engine that restarts a container passes no key, and clients would wait for the server.
     pub(crate) fn from_stdin() -> anyhow::Result<Self> {
-        let mut line = Vec::new();
-        let stdin = io::stdin();
-        let mut readable = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut readable, KEY_TIMEOUT_MS).context("cannot wait for the key")? == 0 {
-            let seconds = KEY_TIMEOUT_MS / 1000;
-            bail!("no key has arrived on standard input within {seconds} s");
-        }
-        let mut input = stdin.lock().take(MAX_KEY_BYTES);
-        input
-            .read_until(b'\n', &mut line)
-            .context("cannot read the key from standard input")?;
-        Self::from_line(&line).context("cannot read the key from standard input")
+        let line = read_line(io::stdin().lock(), Instant::now() + KEY_TIMEOUT);
+        line.and_then(|line| Self::from_line(&line))
+            .context("cannot read the key from standard input")
     }
 
     /// Writes the line that [`Self::from_stdin`] reads in another process.
@@ -80,6 +73,33 @@ impl fmt::Debug for ServerKey {
     }
 }
 
+/// Reads a line, its start if it is longer than any key, or what precedes the end of the input.
+fn read_line(mut input: impl BufRead + AsFd, deadline: Instant) -> anyhow::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    while (line.len() as u64) < MAX_KEY_BYTES {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO);
+        match poll(
+            &mut [PollFd::new(input.as_fd(), PollFlags::POLLIN)],
+            timeout,
+        ) {
+            Ok(0) => bail!("it has not arrived within {} s", KEY_TIMEOUT.as_secs()),
+            Err(Errno::EINTR) => continue,
+            waited => drop(waited?),
+        }
+        // Taken completely, so that the next wait is for new input.
+        let piece = input.fill_buf()?;
+        let end = piece.iter().position(|byte| *byte == b'\n');
+        line.extend_from_slice(piece.get(..end.unwrap_or(piece.len())).unwrap_or_default());
+        let length = piece.len();
+        input.consume(length);
+        if end.is_some() || length == 0 {
+            break;
+        }
+    }
+    Ok(line)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +132,48 @@ mod tests {
             format!("{:?}", ServerKey::from_line(b"secret").unwrap()),
             "ServerKey(…)"
         );
+    }
+
+    /// A pipe that is read like standard input.
+    struct Input(io::BufReader<io::PipeReader>);
+
+    impl io::Read for Input {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            self.0.read(bytes)
+        }
+    }
+
+    impl BufRead for Input {
+        fn fill_buf(&mut self) -> io::Result<&[u8]> {
+            self.0.fill_buf()
+        }
+
+        fn consume(&mut self, length: usize) {
+            self.0.consume(length);
+        }
+    }
+
+    impl AsFd for Input {
+        fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+            self.0.get_ref().as_fd()
+        }
+    }
+
+    #[test]
+    fn key_is_read_until_the_end_of_its_line_or_a_deadline() {
+        for (written, is_closed, expected) in [
+            ("key\nmore", false, Some("key")),
+            ("key", true, Some("key")),
+            ("ke", false, None),
+            ("", false, None),
+        ] {
+            let (reader, mut writer) = io::pipe().unwrap();
+            writer.write_all(written.as_bytes()).unwrap();
+            let _open = (!is_closed).then_some(writer);
+            let deadline = Instant::now() + Duration::from_millis(50);
+            let line = read_line(Input(io::BufReader::new(reader)), deadline).ok();
+            let line = line.map(|line| String::from_utf8(line).unwrap());
+            assert_eq!(line.as_deref(), expected, "{written}");
+        }
     }
 }

@@ -445,7 +445,7 @@ fn doctor_finds_what_fails_each_run() {
         ("agent", "DEFAULT_AGENT", "Nope", "there is no agent Nope"),
         ("agent", "SECURITY_SECURITY_ANALYZER", "/nope", "/nope"),
         ("sandbox", "SANDBOX_VOLUMES", "/nope:/data", "/nope"),
-        ("sandbox", "SANDBOX_NETWORK", "nope", "nope"),
+        ("isolation", "SANDBOX_NETWORK", "nope", "nope"),
     ] {
         let arguments = ["--runtime", "local", "-l", &model];
         let (code, checks) = doctor(&home, &arguments, &[(variable, value)]);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use protocol::EventId;
 
 use super::conversation_id::ConversationChoice;
-use super::{StoreUse, load_config_to_read, open_state_of_server, print, trajectory_file};
+use super::{StoreUse, load_config_to_read, open_state, print, trajectory_file};
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Config, Overrides};
 use crate::exit::Exit;
@@ -76,13 +76,13 @@ pub(super) async fn run(
         },
         _ => overrides,
     };
-    let mut config = load_config_to_read(&overrides)?;
+    let config = load_config_to_read(&overrides)?;
     let store_use = match &command {
         // The workspaces of a server's conversations are removed too, whichever store lists them.
         ConversationsCommand::Rm(_) => StoreUse::ChangeOrCopy,
         _ => StoreUse::Show,
     };
-    let state_dir = open_state_of_server(&mut config, &overrides, store_use)?;
+    let state_dir = open_state(&config, &overrides, store_use)?;
     let stores = Stores::open(&config, &state_dir).await?;
     let exit = run_in(&stores, command, config, &state_dir).await;
     stores.close().await;

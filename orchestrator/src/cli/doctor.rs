@@ -1,7 +1,6 @@
 //! `glovebox doctor`: checks whether this machine and the configuration meet the requirements of a
 //! run. Starts a sandbox and removes it, and sends each model one short message: only that shows
-//! that they work. A service of sandboxes may charge for them, so that it is only asked for its
-//! list.
+//! that they work. A service may charge for sandboxes, so only its list is requested.
 
 use std::path::Path;
 use std::time::Duration;
@@ -92,9 +91,9 @@ pub(super) async fn run(arguments: DoctorArguments, overrides: Overrides) -> any
     let Some((config, state_dir, mut checks)) = checking.await.transpose()? else {
         return Ok(Exit::Interrupted);
     };
-    if checks
-        .first()
-        .is_some_and(|runtime| runtime.status != Status::Failed)
+    let runtime = checks.first().map(|runtime| runtime.status);
+    if let Some(config) = config
+        && runtime != Some(Status::Failed)
     {
         let started = match sandbox(config, &state_dir, as_json, &mut interrupts).await {
             Ok(Trial::Started) => Some(Ok("starts".to_owned())),
@@ -113,11 +112,12 @@ pub(super) async fn run(arguments: DoctorArguments, overrides: Overrides) -> any
     })
 }
 
-/// Runs all checks but the start of a sandbox. The first one is that of the runtime.
+/// Runs all checks but the start of a sandbox. The first one is that of the runtime. Also returns
+/// the configuration with the runtime that a run would choose. `None` if it could choose none.
 async fn check(
     arguments: DoctorArguments,
     overrides: Overrides,
-) -> anyhow::Result<(Config, StateDir, Vec<Check>)> {
+) -> anyhow::Result<(Option<Config>, StateDir, Vec<Check>)> {
     let overrides = Overrides {
         runtime: arguments.runtime,
         ssh_host: arguments.host,
@@ -134,8 +134,16 @@ async fn check(
         Output::Transcript
     });
     screen.set_status("checking the runtime and the model");
+    let mut chosen = config.clone();
+    let choice = compose::choose_runtime(&mut chosen, &state_dir).await;
+    let runtime = async {
+        match &choice {
+            Ok(()) => runtime(&chosen, &config, &state_dir).await,
+            Err(error) => Check::new("engine", Err(anyhow::anyhow!("{error:#}"))),
+        }
+    };
     // A model whose configuration is invalid cannot be called.
-    let (runtime, model) = tokio::join!(runtime(&config, &state_dir), async {
+    let (runtime, model) = tokio::join!(runtime, async {
         match key.is_ok() {
             true => Some(Check::new("model", compose::call_models(&config).await)),
             false => None,
@@ -146,10 +154,12 @@ async fn check(
     checks.extend(model);
     checks.extend(model_facts.map(|facts| Check::new("calls", Ok(facts))));
     checks.extend(budget(&config));
-    checks.extend(agent(&config, &state_dir).map(|agent| Check::new("agent", agent)));
+    let chosen = choice.is_ok().then_some(chosen);
+    let agent = chosen.as_ref().and_then(|chosen| agent(chosen, &state_dir));
+    checks.extend(agent.map(|agent| Check::new("agent", agent)));
     checks.push(Check::new("store", store(&config, &state_dir).await));
     checks.push(disk(&config.state_dir));
-    Ok((config, state_dir, checks))
+    Ok((chosen, state_dir, checks))
 }
 
 /// How the trial start of a sandbox ended.
@@ -162,12 +172,11 @@ enum Trial {
 
 /// Starts a sandbox and removes it.
 async fn sandbox(
-    mut config: Config,
+    config: Config,
     state_dir: &StateDir,
     as_json: bool,
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Trial> {
-    compose::choose_runtime(&mut config, state_dir).await?;
     let can_try = match config.runtime {
         Runtime::Docker => compose::has_image(&config, state_dir).await?,
         Runtime::Local | Runtime::Ssh => true,
@@ -178,7 +187,7 @@ async fn sandbox(
     }
     let provider = compose::provider(&config, state_dir)?;
     let spec = compose::spec(&config.sandbox, Conversations::new_id());
-    // Against a sweep of another process, which would take it for an abandoned one.
+    // Keeps sweeps of other processes from removing the sandbox.
     let _lock = state_dir.lock(&spec.conversation)?;
     let output = if as_json {
         Output::Silent
@@ -225,38 +234,34 @@ impl Status {
     }
 }
 
-/// Checks the configured runtime.
-async fn runtime(config: &Config, state_dir: &StateDir) -> Check {
-    match config.runtime {
-        Runtime::Docker => Check::new("engine", engine(config, state_dir).await),
-        Runtime::Local => Check::new("isolation", isolation(config, state_dir).await),
-        Runtime::Auto => match engine(config, state_dir).await {
-            Ok(detail) => Check::new("engine", Ok(detail)),
-            Err(error) => {
-                let local = Config {
-                    runtime: Runtime::Local,
-                    ..config.clone()
-                };
-                let isolation = isolation(&local, state_dir).await;
-                let isolation =
-                    isolation.map(|detail| format!("no container engine answers; local: {detail}"));
-                let check = Check::new(
-                    "isolation",
-                    isolation.map_err(|cause| cause.context(format!("{error:#}"))),
-                );
-                match (check.status, &config.host.docker_host) {
-                    // An engine that is configured is missed.
-                    (Status::Ok, Some(host)) => Check {
-                        status: Status::Warning,
-                        detail: format!("{} (DOCKER_HOST is {host}: {error:#})", check.detail),
-                        ..check
-                    },
-                    _ => check,
-                }
+/// Checks the runtime that a run would choose with this configuration.
+async fn runtime(chosen: &Config, configured: &Config, state_dir: &StateDir) -> Check {
+    match chosen.runtime {
+        Runtime::Docker => Check::new("engine", engine(chosen, state_dir).await),
+        Runtime::Ssh => Check::new("ssh", remote(chosen, state_dir).await),
+        Runtime::Remote => Check::new("service", remote(chosen, state_dir).await),
+        Runtime::Local | Runtime::Auto => {
+            let isolation = isolation(chosen, state_dir).await;
+            match configured.runtime {
+                Runtime::Auto => without_engine(isolation, configured),
+                _ => Check::new("isolation", isolation),
             }
+        }
+    }
+}
+
+/// The check of a machine on which no engine answers.
+fn without_engine(isolation: anyhow::Result<String>, configured: &Config) -> Check {
+    let isolation = isolation.map(|detail| format!("no container engine answers; local: {detail}"));
+    let check = Check::new("isolation", isolation);
+    match (check.status, &configured.host.docker_host) {
+        // An engine that is configured is missed.
+        (Status::Ok, Some(host)) => Check {
+            status: Status::Warning,
+            detail: format!("{} (DOCKER_HOST is {host})", check.detail),
+            ..check
         },
-        Runtime::Ssh => Check::new("ssh", remote(config, state_dir).await),
-        Runtime::Remote => Check::new("service", remote(config, state_dir).await),
+        _ => check,
     }
 }
 

@@ -56,7 +56,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 pub(crate) use completions::complete_if_requested;
 pub(crate) use options::parse;
-use served_store::{StoreUse, check_not_lost, open_state_of_server};
+use served_store::{StoreUse, check_not_lost, open_state, open_state_of_server};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -402,7 +402,14 @@ async fn record_engine(config: &Config, state_dir: &StateDir) -> anyhow::Result<
 /// Like [`prepare`], for a command that uses existing sandboxes. It searches Docker as well and
 /// reports its error.
 async fn prepare_existing(overrides: &Overrides) -> anyhow::Result<(Config, StateDir)> {
-    resolve_runtime(load_trusted_config(overrides)?, overrides).await
+    let mut config = load_trusted_config(overrides)?;
+    if config.runtime == Runtime::Auto {
+        let state_dir = StateDir::open(&config.state_dir)?;
+        // The sandboxes of other runtimes are found although the engine does not answer.
+        let chosen = compose::choose_runtime(&mut config, &state_dir).await;
+        chosen.unwrap_or_else(|_| config.runtime = Runtime::Docker);
+    }
+    resolve_runtime(config, overrides).await
 }
 
 /// Like [`prepare`], for a server. An engine that is down must not replace its containers by
@@ -413,7 +420,12 @@ async fn prepare_server(overrides: &Overrides) -> anyhow::Result<(Config, StateD
     StateDir::open(&config.state_dir)?.check_writable()?;
     let (config, state_dir) = resolve_runtime(config, overrides).await?;
     match config.runtime {
-        Runtime::Docker => record_engine(&config, &state_dir).await?,
+        Runtime::Docker => {
+            if !is_chosen {
+                compose::check_docker(&config, &state_dir).await?;
+            }
+            record_engine(&config, &state_dir).await?;
+        }
         _ if is_chosen => {}
         _ if config.host.docker_host.is_some() || state_dir.had_engine() => anyhow::bail!(
             "the container engine does not answer (to see why: glovebox doctor --runtime docker); to use processes of this \

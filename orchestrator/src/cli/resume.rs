@@ -15,8 +15,8 @@ use super::conversation_run::{self, ConversationRun};
 use super::run_options::RunOptions;
 use super::runtime_change::RuntimeChange;
 use super::{
-    RuntimeOptions, StoreUse, candidates, load_trusted_config, open_state_of_server, print,
-    trajectory_file, trusted_config,
+    RuntimeOptions, StoreUse, candidates, load_trusted_config, open_state, print, trajectory_file,
+    trusted_config,
 };
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Overrides, Runtime};
@@ -91,8 +91,8 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
         runtime: arguments.runtime,
         ..overrides
     };
-    let mut config = trusted_config::load(&overrides)?;
-    let state_dir = open_state_of_server(&mut config, &overrides, StoreUse::Show)?;
+    let config = trusted_config::load(&overrides)?;
+    let state_dir = open_state(&config, &overrides, StoreUse::Show)?;
     let stores = Stores::open(&config, &state_dir).await?;
     let exit = resume_in(&stores, arguments, overrides, &state_dir).await;
     stores.close().await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::NonEmptyStringValueParser;
-use sandbox::{HostKeys, ImagePattern, SandboxHost, SandboxHostConfig, ServerUrl};
+use sandbox::{DEFAULT_IMAGE, HostKeys, ImagePattern, SandboxHost, SandboxHostConfig, ServerUrl};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -93,6 +93,8 @@ pub(super) async fn run(
         ..overrides
     };
     let (config, _) = prepare_server(&overrides).await?;
+    let default_image = config.sandbox.image.clone();
+    let default_image = default_image.or_else(|| Some(DEFAULT_IMAGE.to_owned()));
     let host = SandboxHostConfig {
         max_sandboxes: arguments.max_sandboxes,
         max_sandboxes_per_key: arguments.max_sandboxes_per_key,
@@ -101,7 +103,7 @@ pub(super) async fn run(
         idle_timeout: Duration::from_secs(arguments.idle_timeout),
         public_url: arguments.public_url,
         removes_at_end: arguments.remove_at_end,
-        default_image: config.sandbox.image.clone(),
+        default_image: default_image.filter(|_| config.runtime.has_images()),
         allowed_images: arguments.allowed_images,
         has_images: config.runtime.has_images(),
         is_warm_in_use: compose::is_warm_in_use,

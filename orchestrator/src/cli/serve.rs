@@ -161,6 +161,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         ..overrides
     };
     let (mut config, state_dir) = prepare_server(&overrides).await?;
+    check_not_lost(&config, &state_dir)?;
     check(&config, &state_dir, arguments.page_folder.as_deref())?;
     if let Err(HostError::NoModel) = compose::check_model(&config) {
         print::warning(
@@ -193,7 +194,6 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         host_url(arguments.host_url, address, &own_url),
     )
     .await?;
-    check_not_lost(&config, &state_dir)?;
     let served = ServedStore {
         is_running: true,
         name: config.store.name(),

@@ -25,46 +25,84 @@ pub(super) fn open_state_of_server(
     store_use: StoreUse,
 ) -> anyhow::Result<StateDir> {
     let state_dir = StateDir::open(&config.state_dir)?;
-    let own = config.store.name();
-    let is_other =
-        |served: &ServedStore| served.name != own && (served.is_running || !config.store.is_chosen);
-    let Some(served) = state_dir.served_store().filter(is_other) else {
+    let Some(served) = other_store(config, &state_dir) else {
         return Ok(state_dir);
     };
-    let ServedStore {
-        is_running,
-        name,
-        config_file,
-    } = &served;
-    let uses = if *is_running { "uses" } else { "has last used" };
-    let is_chosen =
-        overrides.store.is_some() || overrides.blobs.is_some() || overrides.config_file.is_some();
-    match find(&served, overrides).filter(|_| !is_chosen) {
+    match find(&served, overrides).filter(|_| !is_insisted(config, overrides)) {
         Some(store) => {
             config.store = store;
             redacted_stderr::set_redactor(compose::redactor(config)?);
-            let file = config_file
+            let file = served
+                .config_file
                 .as_ref()
                 .map(|file| file.display().to_string())
                 .unwrap_or_default();
             print::note(&format!(
-                "using {name}, the store of the server, from {file}\n"
+                "using {}, the store of the server, from {file}\n",
+                served.name
             ));
         }
-        None => {
-            let problem = format!(
-                "the server of this state folder {uses} {name}, this command uses {own}: give it the server's --store (STORE_URL) or \
-                 --config-file"
-            );
-            if store_use == StoreUse::ChangeOrCopy && !is_chosen {
-                let text =
-                    format!("{problem}; `--store file` insists on the file in the state folder");
-                return Err(UsageError(text).into());
-            }
-            print::warning(&problem);
-        }
+        None => report(&served, config, overrides, store_use)?,
     }
     Ok(state_dir)
+}
+
+/// Opens the state folder of a command for conversations, which may be those of a server or of runs
+/// in their own store. Warns if the server uses another store, or fails if the command would remove
+/// what that store needs.
+pub(super) fn open_state(
+    config: &Config,
+    overrides: &Overrides,
+    store_use: StoreUse,
+) -> anyhow::Result<StateDir> {
+    let state_dir = StateDir::open(&config.state_dir)?;
+    if let Some(served) = other_store(config, &state_dir) {
+        report(&served, config, overrides, store_use)?;
+    }
+    Ok(state_dir)
+}
+
+/// Returns the store of the server, or of the last one, if it is another one than the command's.
+fn other_store(config: &Config, state_dir: &StateDir) -> Option<ServedStore> {
+    let served = state_dir.served_store()?;
+    let is_other =
+        served.name != config.store.name() && (served.is_running || !config.store.is_chosen);
+    is_other.then_some(served)
+}
+
+/// Whether the user knows that the command does not use the server's store.
+fn is_insisted(config: &Config, overrides: &Overrides) -> bool {
+    let names_file = config.store.is_chosen && config.store.url.is_none();
+    names_file
+        || overrides.store.is_some()
+        || overrides.blobs.is_some()
+        || overrides.config_file.is_some()
+}
+
+fn report(
+    served: &ServedStore,
+    config: &Config,
+    overrides: &Overrides,
+    store_use: StoreUse,
+) -> Result<(), UsageError> {
+    let uses = if served.is_running {
+        "uses"
+    } else {
+        "has last used"
+    };
+    let problem = format!(
+        "the server of this state folder {uses} {}, this command uses {}: give it the server's --store (STORE_URL) or \
+         --config-file",
+        served.name,
+        config.store.name()
+    );
+    if store_use == StoreUse::ChangeOrCopy && !is_insisted(config, overrides) {
+        return Err(UsageError(format!(
+            "{problem}; `--store file` insists on the file in the state folder"
+        )));
+    }
+    print::warning(&problem);
+    Ok(())
 }
 
 /// Checks that a server does not go back from a database to the file in the state folder only

@@ -95,14 +95,7 @@ pub(crate) async fn choose_runtime(
 ) -> anyhow::Result<()> {
     if config.runtime == Runtime::Auto {
         let is_docker = config.sandbox.image.is_some()
-            || docker_provider(config, state_dir)?
-                .has_engine()
-                .await
-                .map_err(|error| {
-                    anyhow::anyhow!(
-                        "{error}; to use processes of this machine instead, add --runtime local"
-                    )
-                })?;
+            || docker_provider(config, state_dir)?.has_engine().await?;
         config.runtime = if is_docker {
             Runtime::Docker
         } else {

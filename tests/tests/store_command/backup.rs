@@ -393,7 +393,7 @@ async fn folder_that_cannot_be_written_is_backed_up() {
     let after = commands.map(|command| home.run_without_capabilities(command).expect(0).stdout);
     assert_eq!(after, before);
     home.run_without_capabilities(&["user", "add", "eve"])
-        .expect(1);
+        .expect(2);
     home.set_state_modes(0o600, 0o700);
 }
 

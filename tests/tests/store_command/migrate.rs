@@ -260,7 +260,7 @@ async fn repeated_migration(home: &Home, to: &str, target: &Home, store: &[&str]
     let own: Value = serde_json::from_str(&own).unwrap();
     add_secret(&server, &ada, "OF_TARGET").await;
     server.terminate();
-    let server = HostServer::start(home, &model, &[]);
+    let server = HostServer::start(home, &model, &["--store", "file"]);
     add_secret(&server, &ada, "OF_SOURCE").await;
     server.terminate();
     let refused = home.run(&migrate).expect(1).stdout;

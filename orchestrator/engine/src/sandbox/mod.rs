@@ -103,7 +103,7 @@ pub trait SandboxProvider: Send + Sync {
     async fn wait_for_cleanup(&self);
 
     /// Ends what the provider does on its own, such as filling a warm pool, and waits as
-    /// [`wait_for_cleanup`](Self::wait_for_cleanup) does. No sandbox is created afterwards.
+    /// [`wait_for_cleanup`](Self::wait_for_cleanup) does.
     async fn shut_down(&self) {
         self.wait_for_cleanup().await;
     }

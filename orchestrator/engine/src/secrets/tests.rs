@@ -241,6 +241,15 @@ fn numbered() -> Vec<String> {
         .collect()
 }
 
+#[test]
+fn blanks_after_a_letter_of_a_secret_are_not_kept() {
+    let letter = &STANDARD.encode(VALUE)[..1];
+    let mut stream = StreamRedactor::new(redactor());
+    let shown =
+        stream.push(format!("{letter}\n").as_bytes()).len() + stream.push(&[b' '; 1000]).len();
+    assert!(shown > 900, "{shown}");
+}
+
 proptest! {
     /// In pieces comes the same as at once, however it is cut.
     #[test]

@@ -10,6 +10,13 @@ const LINE_ENDS_IN_JSON: [&[u8]; 3] = [b"\\r\\n", b"\\\\n", b"\\n"];
 /// Ends of a line number, also in JSON and in JSON within JSON. Longest first.
 const NUMBER_ENDS: [&[u8]; 5] = [b"\\\\t", b"\\t", b"\t", b":", b"-"];
 
+/// Indentation, also in JSON and in JSON within JSON. Longest first.
+const BLANKS: [&[u8]; 4] = [b"\\\\t", b"\\t", b"\t", b" "];
+
+/// Maximum length of the indentation of a line, in blanks. A stream keeps it until the line goes
+/// on.
+const MAX_INDENTATION: usize = 64;
+
 /// Maximum length of a line number, in digits.
 const MAX_NUMBER_LENGTH: usize = 9;
 
@@ -99,9 +106,19 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 fn line_prefix(line: &[u8]) -> usize {
     let sign = usize::from(matches!(line, [b'-' | b'+', ..]));
     let unsigned = line.get(sign..).unwrap_or_default();
-    let blanks = count_leading(unsigned, |byte| matches!(byte, b' ' | b'\t'));
-    let numbered = unsigned.get(blanks..).unwrap_or_default();
-    let digits = count_leading(numbered, |byte| byte.is_ascii_digit());
+    let mut numbered = unsigned;
+    for _ in 0..MAX_INDENTATION {
+        let Some(blank) = BLANKS
+            .iter()
+            .find_map(|blank| numbered.strip_prefix(*blank))
+        else {
+            break;
+        };
+        numbered = blank;
+    }
+    let blanks = unsigned.len() - numbered.len();
+    let digits = numbered.iter().take_while(|byte| byte.is_ascii_digit());
+    let digits = digits.take(MAX_NUMBER_LENGTH + 1).count();
     let rest = numbered.get(digits..).unwrap_or_default();
     let end = NUMBER_ENDS
         .iter()
@@ -113,8 +130,4 @@ fn line_prefix(line: &[u8]) -> usize {
         _ => 0,
     };
     sign + blanks + number
-}
-
-fn count_leading(bytes: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
-    bytes.iter().take_while(|byte| is_counted(**byte)).count()
 }

@@ -35,8 +35,8 @@ pub struct DockerConfig {
     pub holder: String,
     /// Image of specs without one, usually [`DEFAULT_IMAGE`].
     pub default_image: String,
-    /// Whether snapshots are refused as images, except as the default one: they hold the files of
-    /// others if the clients who choose images share none.
+    /// Whether snapshots, and images made from them, are refused, except as the default image: a
+    /// snapshot holds the files of the client whose sandbox it was made from.
     pub refuses_snapshots: bool,
     /// Platform of multi-platform images, such as `linux/arm64`. `None` for the engine's own.
     pub platform: Option<String>,

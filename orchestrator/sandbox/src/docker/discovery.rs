@@ -26,6 +26,22 @@ pub(super) fn usual_sockets(runtime_dir: Option<&Path>) -> Vec<PathBuf> {
     .collect()
 }
 
+/// Whether a program listens on the socket of this host, or without one on any of the usual
+/// sockets. False for a host with another address than a socket.
+pub(super) fn accepts_connections(host: Option<&str>, runtime_dir: Option<&Path>) -> bool {
+    let sockets = match host {
+        Some(host) => host
+            .strip_prefix("unix://")
+            .map(PathBuf::from)
+            .into_iter()
+            .collect(),
+        None => usual_sockets(runtime_dir),
+    };
+    sockets
+        .iter()
+        .any(|socket| std::os::unix::net::UnixStream::connect(socket).is_ok())
+}
+
 /// Returns the first engine that responds. The error lists each candidate and its failure.
 pub(super) async fn first_responding(sockets: &[PathBuf]) -> Result<Engine, SandboxError> {
     let mut tried = Vec::with_capacity(sockets.len());

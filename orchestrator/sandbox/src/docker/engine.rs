@@ -1,6 +1,7 @@
 //! Client of the engine's API, with the mapping of its errors.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -28,6 +29,9 @@ use crate::provisioning::{MAX_LOG_BYTES, conversation_of, start_error};
 /// Advice in the errors if no engine responds.
 pub(super) const USE_LOCAL: &str =
     "add `--runtime local` (for always: `runtime = \"local\"` in `[core]`)";
+
+/// Advice in the errors of one engine that does not respond.
+pub(super) const NOT_RUNNING: &str = "is Docker running? Without it, add `--runtime local` (for always: `runtime = \"local\"` in `[core]`)";
 
 /// Timeout of one request. A pull is a stream with its own timeout.
 const REQUEST_TIMEOUT_SECS: u64 = 60;
@@ -80,23 +84,21 @@ impl Engine {
             _ => Err(Error::UnsupportedURISchemeError { uri: host.into() }),
         };
         let negotiated = async { connected?.negotiate_version().await };
-        let unavailable = |problem: String| SandboxError::RuntimeUnavailable {
+        let unavailable = |problem: String, next: &str| SandboxError::RuntimeUnavailable {
             runtime: RUNTIME,
-            detail: format!("{problem}; {}", next_step(&problem)),
+            detail: format!("{problem}; {next}"),
         };
         let docker = timeout(VERSION_TIMEOUT, negotiated)
             .await
             .map_err(|_| {
                 let limit = VERSION_TIMEOUT.as_secs();
-                unavailable(format!(
-                    "the engine at {host} does not answer within {limit} s"
-                ))
+                let problem = format!("the engine at {host} does not answer within {limit} s");
+                unavailable(problem, NOT_RUNNING)
             })?
             .map_err(|error| {
                 let cause = format_chain(&error);
-                unavailable(format!(
-                    "cannot query the version of the engine at {host}: {cause}"
-                ))
+                let problem = format!("cannot query the version of the engine at {host}: {cause}");
+                unavailable(problem, next_step(&error))
             })?;
         Ok(Self {
             docker,
@@ -342,20 +344,28 @@ pub(super) fn start_failed(operation: impl fmt::Display, error: &Error) -> Sandb
 }
 
 fn unavailable(operation: impl fmt::Display, error: &Error) -> SandboxError {
-    let problem = format!("cannot {operation}: {}", error_message(error));
     SandboxError::RuntimeUnavailable {
         runtime: RUNTIME,
-        detail: format!("{problem}; {}", next_step(&problem)),
+        detail: format!(
+            "cannot {operation}: {}; {}",
+            error_message(error),
+            next_step(error)
+        ),
     }
 }
 
 /// What the user can do about an engine that cannot be used.
-fn next_step(problem: &str) -> String {
-    if problem.contains("Permission denied") {
-        "add your user to the group of the socket, usually docker, and log in again".to_owned()
-    } else if problem.contains("URI scheme") {
-        "DOCKER_HOST must be unix://PATH or tcp://HOST:PORT".to_owned()
+fn next_step(error: &Error) -> &'static str {
+    if matches!(error, Error::UnsupportedURISchemeError { .. }) {
+        return "DOCKER_HOST must be unix://PATH or tcp://HOST:PORT";
+    }
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| {
+        error.source()
+    });
+    let mut kinds = causes.filter_map(|cause| cause.downcast_ref().map(std::io::Error::kind));
+    if kinds.any(|kind| kind == ErrorKind::PermissionDenied) {
+        "add your user to the group of the socket, usually docker, and log in again"
     } else {
-        format!("is Docker running? Without it, {USE_LOCAL}")
+        NOT_RUNNING
     }
 }

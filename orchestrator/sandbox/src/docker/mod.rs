@@ -61,8 +61,8 @@ const RUNTIME: &str = "docker";
 /// A healthy engine responds in milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1500);
 
-/// A busy one may take longer. Less than the search for a socket waits for each.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(4);
+/// A busy one may take longer. More than the search waits for one socket.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Provisions sandboxes as containers.
 pub struct DockerProvider {
@@ -105,13 +105,23 @@ impl DockerProvider {
     /// Whether there is an engine, so that the caller can fall back to another runtime.
     ///
     /// # Errors
-    /// [`SandboxError::RuntimeUnavailable`] if it neither responds nor refuses connections within
-    /// 4 s: it may be busy.
+    /// [`SandboxError::RuntimeUnavailable`] if something accepts connections, but does not respond
+    /// as an engine within 10 s: it may be busy.
     pub async fn has_engine(&self) -> Result<bool, SandboxError> {
-        let found = timeout(BUSY_TIMEOUT, self.engine()).await;
-        found
-            .map(|engine| engine.is_ok())
-            .map_err(|_| self.silent(BUSY_TIMEOUT))
+        let config = &self.installation.config;
+        match timeout(BUSY_TIMEOUT, self.engine()).await {
+            Ok(Ok(_)) => Ok(true),
+            Ok(Err(error)) => {
+                match discovery::accepts_connections(
+                    config.host.as_deref(),
+                    config.runtime_dir.as_deref(),
+                ) {
+                    true => Err(error),
+                    false => Ok(false),
+                }
+            }
+            Err(_) => Err(self.silent(BUSY_TIMEOUT)),
+        }
     }
 
     fn silent(&self, waited: Duration) -> SandboxError {
@@ -119,9 +129,10 @@ impl DockerProvider {
         SandboxError::RuntimeUnavailable {
             runtime: RUNTIME,
             detail: format!(
-                "the engine{} does not answer within {:.1} s; is Docker running?",
+                "the engine{} does not answer within {} s; {}",
                 host.map(|host| format!(" at {host}")).unwrap_or_default(),
-                waited.as_secs_f32()
+                waited.as_secs_f32(),
+                engine::NOT_RUNNING
             ),
         }
     }
@@ -351,7 +362,7 @@ impl SandboxProvider for DockerProvider {
 
     async fn shut_down(&self) {
         if let Some(pool) = &self.pool {
-            pool.end();
+            pool.end().await;
         }
         self.wait_for_cleanup().await;
     }

@@ -11,6 +11,7 @@ use engine::sandbox::{Lifetime, ResourceLimits, SandboxError, SandboxSpec};
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::time::sleep;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::image::Image;
 use super::pooled_sandbox::{self, PooledSandbox};
@@ -30,6 +31,7 @@ pub(super) struct WarmPool {
     /// `None` if the pool is closed. Locked only to receive without waiting, never across an await.
     ready: Mutex<Option<mpsc::Receiver<PooledSandbox>>>,
     ended: CancellationToken,
+    keeper: TaskTracker,
     _ends_with_this: DropGuard,
 }
 
@@ -52,16 +54,16 @@ impl WarmPool {
         }
         let (room, ready) = mpsc::channel((*size).min(Pool::MAX_SIZE));
         let ended = CancellationToken::new();
-        let keeper = keep_full(Arc::clone(installation), (image.clone(), *resources), room);
-        installation
-            .removals
-            .spawn(ended.clone().run_until_cancelled_owned(keeper));
+        let keeper = TaskTracker::new();
+        let filling = keep_full(Arc::clone(installation), (image.clone(), *resources), room);
+        keeper.spawn(ended.clone().run_until_cancelled_owned(filling));
         let _ends_with_this = ended.clone().drop_guard();
         Some(Self {
             image,
             resources: *resources,
             ready: Mutex::new(Some(ready)),
             ended,
+            keeper,
             _ends_with_this,
         })
     }
@@ -95,10 +97,12 @@ impl WarmPool {
             .find(|pooled_sandbox| pooled_sandbox.was_created_from(image))
     }
 
-    /// Closes the pool: cancels a running refill and removes all entries, in tasks that the
-    /// provider tracks.
-    pub(super) fn end(&self) {
+    /// Closes the pool: ends a running refill and removes all entries, in tasks that the provider
+    /// tracks.
+    pub(super) async fn end(&self) {
         self.ended.cancel();
+        self.keeper.close();
+        self.keeper.wait().await;
         self.ready
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use globset::{Error, GlobBuilder, GlobMatcher};
 
 /// Images of one repository, or of several: `python`, `registry.example/team/*:1.2`. A star stands
-/// for a part of a name between slashes. Without a tag, all tags and digests are meant.
+/// for a part of a name between slashes. Without a tag, all tags and digests are meant; with one, no
+/// digest, because an engine ignores the tag then.
 #[derive(Debug, Clone)]
 pub struct ImagePattern {
     repository: GlobMatcher,
@@ -16,13 +17,15 @@ impl FromStr for ImagePattern {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let (repository, tag) = split(text);
+        let Parts {
+            repository, tag, ..
+        } = Parts::of(text);
         let matcher = |text: &str| {
             let mut glob = GlobBuilder::new(text);
             Ok(glob.literal_separator(true).build()?.compile_matcher())
         };
         Ok(Self {
-            repository: matcher(&full_name(repository))?,
+            repository: matcher(&repository)?,
             tag: tag.map(matcher).transpose()?,
         })
     }
@@ -30,37 +33,75 @@ impl FromStr for ImagePattern {
 
 impl ImagePattern {
     pub(super) fn matches(&self, image: &str) -> bool {
-        let (repository, tag) = split(image);
-        self.repository.is_match(full_name(repository))
-            && self
-                .tag
-                .as_ref()
-                .is_none_or(|pattern| pattern.is_match(tag.unwrap_or("latest")))
+        let Parts {
+            repository,
+            tag,
+            digest,
+        } = Parts::of(image);
+        self.repository.is_match(repository)
+            && self.tag.as_ref().is_none_or(|pattern| {
+                digest.is_none() && pattern.is_match(tag.unwrap_or(DEFAULT_TAG))
+            })
     }
 }
 
-/// Splits a name into its repository and its tag or digest, or both.
-fn split(image: &str) -> (&str, Option<&str>) {
-    let name = image.rfind('/').map_or(0, |slash| slash + 1);
-    match image[name..].find([':', '@']) {
-        None => (image, None),
-        Some(end) => (&image[..name + end], Some(&image[name + end + 1..])),
+/// Whether two names are those of one image.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    let name = |image| {
+        let parts = Parts::of(image);
+        let tag = parts.digest.or(parts.tag).unwrap_or(DEFAULT_TAG);
+        (parts.repository, tag)
+    };
+    name(one) == name(other)
+}
+
+const DEFAULT_TAG: &str = "latest";
+
+/// The parts of an image's name.
+struct Parts<'a> {
+    /// With its registry, as Docker completes it.
+    repository: String,
+    tag: Option<&'a str>,
+    digest: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(image: &'a str) -> Self {
+        let (name, digest) = match image.split_once('@') {
+            Some((name, digest)) => (name, Some(digest)),
+            None => (image, None),
+        };
+        let last = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (repository, tag) = match name[last..].find(':') {
+            Some(colon) => (&name[..last + colon], Some(&name[last + colon + 1..])),
+            None => (name, None),
+        };
+        Self {
+            repository: full_name(repository),
+            tag,
+            digest,
+        }
     }
 }
 
-/// Returns a repository with its registry, as Docker completes it.
 fn full_name(repository: &str) -> String {
     let is_registry = |first: &str| {
         first == "localhost"
             || first.contains(['.', ':'])
             || first.contains(|letter: char| letter.is_ascii_uppercase())
     };
-    match repository.split_once('/') {
-        None => format!("docker.io/library/{repository}"),
-        Some((first, _)) if is_registry(first) => repository.to_owned(),
-        Some(_) => format!("docker.io/{repository}"),
-    }
+    let (registry, path) = match repository.split_once('/') {
+        Some((first, path)) if is_registry(first) => (first, path),
+        _ => (DOCKER_HUB, repository),
+    };
+    let library = match registry == DOCKER_HUB && !path.contains('/') {
+        true => "library/",
+        false => "",
+    };
+    format!("{registry}/{library}{path}")
 }
+
+const DOCKER_HUB: &str = "docker.io";
 
 #[cfg(test)]
 mod tests {
@@ -79,6 +120,8 @@ mod tests {
             ("python:3.*", "python", false),
             ("python:latest", "python", true),
             ("python:3.12", "python:3.12@sha256:8d48", false),
+            ("python:3.*", "python:3.1@sha256:8d48", false),
+            ("docker.io/python", "python", true),
             ("r.test:5000/team/*", "r.test:5000/team/a:1", true),
             ("r.test:5000/team/*", "r.test:5000/team/a/b", false),
             ("r.test:5000/team/*", "r.test/team/a", false),
@@ -88,6 +131,18 @@ mod tests {
         ] {
             let parsed: ImagePattern = pattern.parse().unwrap();
             assert_eq!(parsed.matches(image), is_match, "{pattern} {image}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_image_are_the_same() {
+        for (one, other, expected) in [
+            ("debian:13", "docker.io/library/debian:13", true),
+            ("debian", "debian:latest", true),
+            ("debian:12", "debian:13", false),
+            ("team/a@sha256:1", "team/a@sha256:2", false),
+        ] {
+            assert_eq!(is_same(one, other), expected, "{one} {other}");
         }
     }
 }

@@ -291,7 +291,14 @@ impl Drop for Reservation {
         }
         let mut entries = self.registry.lock();
         match self.previous.take() {
-            Some(previous) => entries.insert(self.sandbox.clone(), previous),
+            Some(previous) => {
+                let last_used = Instant::now();
+                let previous = Entry {
+                    last_used,
+                    ..previous
+                };
+                entries.insert(self.sandbox.clone(), previous)
+            }
             None => entries.remove(&self.sandbox),
         };
     }
@@ -407,13 +414,15 @@ mod tests {
         let sandbox = existing.sandbox().unwrap();
         registry.reserve(&existing).unwrap().lease();
         let stream = registry.start_use(&sandbox).unwrap();
+        advance(IDLE).await;
         drop(registry.reserve(&existing).unwrap());
+        let running = summary(&existing, SandboxState::Running);
+        assert!(registry.start_removal_if_idle(&running, IDLE).is_none());
         assert!(matches!(
             registry.reserve(&lease("a", "2")),
             Err(HostError::QuotaOfKey(1))
         ));
         advance(IDLE).await;
-        let running = summary(&existing, SandboxState::Running);
         assert!(registry.start_removal_if_idle(&running, IDLE).is_none());
         drop(stream);
         advance(IDLE).await;

@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clients::Client;
 use super::error::HostError;
+use super::images;
 use super::keys::KeyName;
 use super::registry::{Lease, Reservation, SandboxRegistry};
 use super::{SandboxHostConfig, Shared};
@@ -330,7 +331,10 @@ fn may_be_of_others(image: &str) -> bool {
 fn may_start(image: &str, config: &SandboxHostConfig) -> bool {
     let allowed = &config.allowed_images;
     allowed.is_empty()
-        || config.default_image.as_deref() == Some(image)
+        || config
+            .default_image
+            .as_deref()
+            .is_some_and(|default| images::is_same(default, image))
         || allowed.iter().any(|pattern| pattern.matches(image))
 }
 

@@ -62,7 +62,7 @@ impl HostKeyCheck {
         let unknown = UnknownKey {
             host: host.clone(),
             key: key.clone(),
-            file: self.hop.known_hosts.first().cloned(),
+            file: self.hop.new_host_keys.clone(),
         };
         let shown = format!("{} {}", key.algorithm(), unknown.fingerprint());
         let refused = match self.known.key_status(key) {

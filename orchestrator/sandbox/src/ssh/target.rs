@@ -47,6 +47,8 @@ pub(super) struct Hop {
     /// Name in `known_hosts` files.
     pub(super) known_as: String,
     pub(super) known_hosts: Vec<PathBuf>,
+    /// File to which a new host key is added. `None` to add it to none.
+    pub(super) new_host_keys: Option<PathBuf>,
     pub(super) unknown_hosts: UnknownHosts,
     pub(super) key_files: Vec<PathBuf>,
     pub(super) only_key_files: bool,
@@ -176,6 +178,7 @@ fn hop(config: &SshConfig, target: &SshTarget, settings: &HostSettings) -> Hop {
         Some(files) => without_none(files),
         None => expand_all(&DEFAULT_KNOWN_HOSTS),
     };
+    let new_host_keys = known_hosts.first().cloned();
     known_hosts.extend(config.global_known_hosts.iter().cloned());
     let key_files = match settings.identity_files.as_slice() {
         [] => expand_all(&DEFAULT_KEYS),
@@ -198,6 +201,7 @@ fn hop(config: &SshConfig, target: &SshTarget, settings: &HostSettings) -> Hop {
         port,
         known_as,
         known_hosts,
+        new_host_keys,
         key_files,
         agent,
         leads_to: None,
@@ -385,7 +389,8 @@ mod tests {
         );
         let global = PathBuf::from("/etc/ssh/ssh_known_hosts");
         assert_eq!(found[1].known_hosts[2], global);
-        assert_eq!(found[0].known_hosts[0], global);
+        assert_eq!(found[0].known_hosts, [global]);
+        assert_eq!(found[0].new_host_keys, None);
         assert_eq!(found[0].key_files, Vec::<PathBuf>::new());
     }
 
