@@ -5,7 +5,7 @@ use std::sync::Arc;
 use accounts::{AccountStore, AuditActor, AuditEntry, AuditStore, MAX_AUDIT_ENTRIES};
 use storage::{OpenError, SqliteAccounts};
 
-use super::state_dir::cannot_open;
+use super::unusable_files::cannot_open;
 
 /// Users and the audit log, which are stored together.
 #[derive(Clone)]

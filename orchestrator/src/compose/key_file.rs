@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use secrecy::{ExposeSecret as _, SecretString};
 
-use super::state_dir::as_usage_error;
+use super::unusable_files::as_usage_error;
 use crate::exit::UsageError;
 use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 

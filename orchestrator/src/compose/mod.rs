@@ -18,6 +18,7 @@ mod shared_redactors;
 mod state_dir;
 mod stores;
 mod tool_servers;
+mod unusable_files;
 mod user_config;
 mod user_model;
 

@@ -9,7 +9,7 @@ use protocol::UserId;
 use secrecy::{SecretSlice, SecretString};
 use storage::{SealedDocument, SealedDocuments, SealedError, SealingKey};
 
-use super::state_dir::cannot_open;
+use super::unusable_files::cannot_open;
 use super::{StateDir, key_file};
 use crate::exit::UsageError;
 

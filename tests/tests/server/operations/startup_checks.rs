@@ -94,7 +94,7 @@ fn damaged_store_is_reported_at_the_start_and_by_doctor() {
 
 /// The server would fail again if it was restarted.
 #[test]
-fn unusable_file_of_the_state_folder_ends_the_server_with_code_2() {
+fn damaged_file_of_the_server_ends_it_with_code_2() {
     let home = Home::new();
     let model = home.script(&json!([finish()]));
     HostServer::start(&home, &model, &[]).terminate();
