@@ -56,8 +56,8 @@ pub(super) struct SandboxHostArguments {
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0, value_parser = parse_factor)]
     max_resource_factor: f64,
 
-    /// Image that clients may start, in addition to the default one: NAME, NAME:TAG, or with stars, as in
-    /// 'registry.example/team/*'. Can be repeated. By default, every image.
+    /// Image that clients may start, in addition to the default one: NAME, NAME:TAG, or with stars,
+    /// as in 'registry.example/team/*'. Can be repeated. By default, every image.
     #[arg(long = "allow-image", value_name = "IMAGE")]
     allowed_images: Vec<ImagePattern>,
 

@@ -87,8 +87,8 @@ fn action_server(host: &HostEnvironment, state_dir: &StateDir) -> anyhow::Result
     ))
 }
 
-/// Replaces the runtime `auto`: Docker if there is an engine, or an image is configured, else local.
-/// An engine that does not answer must not run a command with other programs.
+/// Replaces the runtime `auto`: Docker if there is an engine, or an image is configured, else
+/// local. An engine that does not answer must not run a command with other programs.
 pub(crate) async fn choose_runtime(
     config: &mut Config,
     state_dir: &StateDir,

@@ -32,8 +32,8 @@ pub(super) fn cannot_open(what: &str, error: OpenError) -> anyhow::Error {
     }
 }
 
-/// Returns the error of a file or folder as one that the user has to correct, if it is. A full disk,
-/// for example, may have room again later.
+/// Returns the error of a file or folder as one that the user has to correct, if it is. A full
+/// disk, for example, may have room again later.
 pub(super) fn as_usage_error(error: anyhow::Error) -> anyhow::Error {
     let kind = error
         .downcast_ref::<std::io::Error>()

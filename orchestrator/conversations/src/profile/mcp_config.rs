@@ -38,7 +38,8 @@ const MIN_KEY_CHARS: usize = 16;
 /// The fields of the configuration, as in V0.
 const LISTS: [&str; 3] = ["sse_servers", "stdio_servers", "shttp_servers"];
 
-/// Whether the configuration has lists of servers and nothing else. A server is an object, or a URL.
+/// Whether the configuration has lists of servers and nothing else. A server is an object, or a
+/// URL.
 pub(super) fn is_valid(config: &Value) -> bool {
     let is_server = |server: &Value| server.is_object() || server.is_string();
     let is_list = |(name, list): (&String, &Value)| {

@@ -29,8 +29,8 @@ pub(super) struct UnwrappedText<'a> {
 }
 
 impl<'a> UnwrappedText<'a> {
-    /// Returns `bytes` as they are, and without what precedes lines if there is anything: a plus and
-    /// digits are letters of base64 too.
+    /// Returns `bytes` as they are, and without what precedes lines if there is anything: a plus
+    /// and digits are letters of base64 too.
     pub(super) fn readings(bytes: &'a [u8]) -> Vec<Self> {
         let (whole, _) = Self::new(bytes, |_| 0);
         let (stripped, is_stripped) = Self::new(bytes, line_prefix);

@@ -104,8 +104,8 @@ impl Dialer {
         self.pauses.clone()
     }
 
-    /// Why the last attempt of the current [`dial`](Self::dial) has failed, in parentheses. Empty if
-    /// none has.
+    /// Why the last attempt of the current [`dial`](Self::dial) has failed, in parentheses. Empty
+    /// if none has.
     pub(super) fn last_failure(&self) -> String {
         match self.failure().as_str() {
             "" => String::new(),

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use globset::{Error, GlobBuilder, GlobMatcher};
 
 /// Images of one repository, or of several: `python`, `registry.example/team/*:1.2`. A star stands
-/// for a part of a name between slashes. Without a tag, all tags and digests are meant; with one, no
-/// digest, because an engine ignores the tag then.
+/// for a part of a name between slashes. Without a tag, all tags and digests are meant; with one,
+/// no digest, because an engine ignores the tag then.
 #[derive(Debug, Clone)]
 pub struct ImagePattern {
     repository: GlobMatcher,
