@@ -306,12 +306,15 @@ pub struct ConversationTitled {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FeedbackGiven {
     /// The version of the client.
+    #[serde(default)]
     pub version: String,
     /// Address of the user; may be empty.
+    #[serde(default)]
     pub email: String,
     /// Whether the user was satisfied.
     pub polarity: FeedbackPolarity,
     /// Who may read the conversation. This server shares it with no one.
+    #[serde(default)]
     pub permissions: FeedbackPermissions,
 }
 
@@ -327,13 +330,14 @@ pub enum FeedbackPolarity {
 }
 
 /// Who may read a conversation, according to its user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackPermissions {
     /// Everyone.
     Public,
     /// The developers of the agent.
+    #[default]
     Private,
 }
 

@@ -76,7 +76,7 @@ pub use running::{CloseReason, ClosedConversation};
 pub use selector::{AmbiguousId, ConversationSelector, find_by_id_part};
 pub use single_process::{NoWorkspaces, ProcessLocks};
 pub use start::{InitialTask, NewConversation};
-pub use sweeping::{SandboxRetention, Sweep};
+pub use sweeping::{SWEEP_INTERVAL, SandboxRetention, Sweep};
 pub use task_prompt::task_prompt;
 pub use trajectory::TrajectoryPages;
 pub use update::{ConversationUpdate, WaitState};

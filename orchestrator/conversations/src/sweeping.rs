@@ -1,9 +1,9 @@
 //! Removes sandboxes of killed processes in the background.
 //!
-//! Sweeps at the start and every [`SWEEP_INTERVAL`]. A sandbox is in use while a process holds the
-//! lock of its conversation. The sandbox of an interrupted conversation is kept for a delay after
-//! the last event, so that the conversation can be resumed in it. Failures are logged, and the next
-//! sweep retries.
+//! Sweeps at the start or after a delay, and then every [`SWEEP_INTERVAL`]. A sandbox is in use
+//! while a process holds the lock of its conversation. The sandbox of an interrupted conversation
+//! is kept for a delay after the last event, so that the conversation can be resumed in it.
+//! Failures are logged, and the next sweep retries.
 
 use std::collections::HashSet;
 use std::error::Error;
@@ -23,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::host::{ConversationLock, ConversationLocks};
 
 /// Time between two sweeps of a long-running process.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
+pub const SWEEP_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How long [`Sweep::finish`] waits for a running sweep.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -47,12 +47,13 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Starts sweeping. The store is opened only once there are sandboxes that a sweep could
-    /// remove.
+    /// Starts sweeping after a delay. The store is opened only once there are sandboxes that a
+    /// sweep could remove.
     pub fn start<F, E>(
         provider: Arc<dyn SandboxProvider>,
         locks: Arc<dyn ConversationLocks>,
         retention: SandboxRetention,
+        delay: Duration,
         open_store: impl Fn() -> F + Send + Sync + 'static,
     ) -> Self
     where
@@ -62,7 +63,11 @@ impl Sweep {
         let shutdown = CancellationToken::new();
         let requested = shutdown.clone();
         let task = tokio::spawn(async move {
+            let mut delay = delay;
             loop {
+                if !delay.is_zero() && timeout(delay, requested.cancelled()).await.is_ok() {
+                    return;
+                }
                 if let Err(error) =
                     sweep_once(provider.as_ref(), locks.as_ref(), retention, &open_store).await
                 {
@@ -71,9 +76,7 @@ impl Sweep {
                         "cannot sweep sandboxes"
                     );
                 }
-                if timeout(SWEEP_INTERVAL, requested.cancelled()).await.is_ok() {
-                    return;
-                }
+                delay = SWEEP_INTERVAL;
             }
         });
         Self {

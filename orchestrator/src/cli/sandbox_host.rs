@@ -20,7 +20,10 @@ use crate::input_file::{self, MAX_SETTINGS_LENGTH};
 
 /// State folder of the sandbox host. It is separate, so that other commands of this user do not
 /// sweep its sandboxes.
-const STATE_FOLDER: &str = "lent";
+const STATE_FOLDER: &str = "leases";
+
+/// Its name in earlier versions. It has the secret of sandboxes that may still run.
+const EARLIER_STATE_FOLDER: &str = "lent";
 
 /// Environment variable with the keys, if there is no file.
 const KEYS_VARIABLE: &str = "GLOVEBOX_SANDBOX_HOST_KEYS";
@@ -110,7 +113,7 @@ pub(super) async fn run(
         ..SandboxHostConfig::new(keys(arguments.keys.as_deref())?)
     };
     let mut interrupts = Interrupts::listen_unbounded(Hangup::Interrupts)?;
-    let state_dir = StateDir::open(&config.state_dir.join(STATE_FOLDER))?;
+    let state_dir = StateDir::open(&state_folder(&config.state_dir))?;
     let provider = compose::provider_for_clients(&config, &state_dir)?;
     let listener = TcpListener::bind(arguments.listen).await;
     let listener = listener.with_context(|| {
@@ -135,6 +138,15 @@ pub(super) async fn run(
         }
     }
     Ok(Exit::Finished)
+}
+
+fn state_folder(state_dir: &Path) -> PathBuf {
+    let earlier = state_dir.join(EARLIER_STATE_FOLDER);
+    if earlier.is_dir() {
+        earlier
+    } else {
+        state_dir.join(STATE_FOLDER)
+    }
 }
 
 fn parse_factor(text: &str) -> Result<f64, String> {
@@ -187,4 +199,17 @@ fn keys(file: Option<&Path>) -> anyhow::Result<HostKeys> {
     };
     text.parse()
         .map_err(|error| UsageError(format!("{source}: {error}")).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_of_an_earlier_version_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(state_folder(folder.path()), folder.path().join("leases"));
+        std::fs::create_dir(folder.path().join("lent")).unwrap();
+        assert_eq!(state_folder(folder.path()), folder.path().join("lent"));
+    }
 }

@@ -205,6 +205,7 @@ pub(super) async fn run(arguments: ServeArguments, overrides: Overrides) -> anyh
         );
         None
     });
+    let _sweep = compose::sweep_later(&compose::provider(&config, &state_dir)?, &config, &stores);
     let events = stores.events().await?;
     let unmetered = stores.conversations_of(Arc::clone(&events));
     startup_checks::check_stores(&config, &state_dir, &stores, &unmetered).await?;

@@ -34,7 +34,7 @@ pub(crate) use model::{
 pub(crate) use parts::{conversation_spec, parts, started};
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, describe_image, has_image, is_warm_in_use, isolation, network,
-    provider, provider_for_clients, spec, sweep,
+    provider, provider_for_clients, spec, sweep, sweep_later,
 };
 use secrets::browsing_provider;
 pub(crate) use secrets::{guarded_provider, redactor, registry};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conversations::{SandboxRetention, Sweep};
+use conversations::{SWEEP_INTERVAL, SandboxRetention, Sweep};
 use embedded_server::EmbeddedServer;
 use engine::sandbox::{SandboxProvider, SandboxSpec, SandboxSummary};
 use nix::unistd::{Uid, User};
@@ -369,13 +369,32 @@ pub(crate) fn sweep(
     config: &Config,
     stores: &Stores,
 ) -> Sweep {
+    sweep_after(Duration::ZERO, provider, config, stores)
+}
+
+/// Like [`sweep`], for a server, which first resumes the conversations of its last process: their
+/// sandboxes may have waited for longer than they are kept.
+pub(crate) fn sweep_later(
+    provider: &Arc<dyn SandboxProvider>,
+    config: &Config,
+    stores: &Stores,
+) -> Sweep {
+    sweep_after(SWEEP_INTERVAL, provider, config, stores)
+}
+
+fn sweep_after(
+    delay: Duration,
+    provider: &Arc<dyn SandboxProvider>,
+    config: &Config,
+    stores: &Stores,
+) -> Sweep {
     let retention = SandboxRetention {
         disposition: config.sandbox.disposition,
         close_delay: config.sandbox.close_delay,
         is_warm_in_use,
     };
     let (locks, stores) = (stores.locks(), stores.clone());
-    Sweep::start(Arc::clone(provider), locks, retention, move || {
+    Sweep::start(Arc::clone(provider), locks, retention, delay, move || {
         let stores = stores.clone();
         async move { stores.events().await }
     })

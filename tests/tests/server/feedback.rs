@@ -20,6 +20,12 @@ async fn feedback_is_stored_in_the_log_of_the_conversation() {
         "token": "", "trajectory": [],
     });
     let stored = json!({"version": "1.0", "email": "a@example.org", "polarity": "positive", "permissions": "private"});
+    // As in V0, everything else has a default.
+    let brief = server.post(&path, &json!({"polarity": "negative"})).await;
+    assert_eq!(
+        (&brief["version"], &brief["permissions"]),
+        (&json!(""), &json!("private"))
+    );
     let mut reply = server.post(&path, &sent).await;
     server
         .post(&format!("/api/conversations/{id}/stop"), &json!({}))
@@ -75,10 +81,11 @@ async fn feedback_is_stored_in_the_log_of_the_conversation() {
         .iter()
         .filter(|event| event["record"] == "feedback_given")
         .collect();
-    assert_eq!(records.len(), 2);
+    assert_eq!(records.len(), 3);
     assert!(
         records
             .iter()
+            .skip(1)
             .all(|record| record["args"] == stored && record["source"] == "user"),
         "{records:?}"
     );

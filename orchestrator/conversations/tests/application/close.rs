@@ -19,9 +19,11 @@ use tokio::time::timeout;
 
 use super::{conversations, follow, start, start_with};
 
-/// Provider whose sandboxes are removed only with a permit.
+/// Provider whose sandboxes are created and removed only with a permit.
 struct SlowProvider {
     inner: ScriptedProvider,
+    creating: Notify,
+    creations: Semaphore,
     removing: Notify,
     permits: Semaphore,
 }
@@ -33,6 +35,8 @@ impl SlowProvider {
         });
         Arc::new(Self {
             inner,
+            creating: Notify::new(),
+            creations: Semaphore::new(1),
             removing: Notify::new(),
             permits: Semaphore::new(0),
         })
@@ -50,6 +54,8 @@ impl SandboxProvider for SlowProvider {
         spec: &SandboxSpec,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
+        self.creating.notify_one();
+        self.creations.acquire().await.unwrap().forget();
         self.inner.create(spec, on_progress).await
     }
 
@@ -160,4 +166,26 @@ async fn conversation_stays_locked_when_its_close_is_dropped() {
     };
     timeout(Duration::from_secs(60), unlocked).await.unwrap();
     assert_eq!(provider.inner.sandbox_count(), 0);
+}
+
+/// Its start completes while the conversation is being closed, before an event has it.
+#[tokio::test]
+async fn closed_conversation_leaves_no_sandbox_that_was_just_started() {
+    // The two are handled in any order.
+    for _ in 0..20 {
+        let (conversations, provider) = (conversations(), SlowProvider::new());
+        provider.creations.acquire().await.unwrap().forget();
+        provider.permits.add_permits(1);
+        let used = Arc::clone(&provider);
+        let change = |parts| ConversationParts {
+            provider: used,
+            ..parts
+        };
+        let id = start_with(&conversations, Some("Slow"), change).await;
+        provider.creating.notified().await;
+        provider.creations.add_permits(1);
+        let closed = conversations.close(&id, CloseReason::Interrupted).await;
+        drop(closed.unwrap());
+        assert_eq!(provider.inner.sandbox_count(), 0);
+    }
 }

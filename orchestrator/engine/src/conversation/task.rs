@@ -221,7 +221,13 @@ impl Task {
 
     async fn close(mut self, disposition: SandboxDisposition) -> Result<(), ConversationError> {
         // First, so that nothing runs in the sandbox while it is removed.
-        self.work.shutdown().await;
+        self.work.abort_all();
+        while let Some(ended) = self.work.join_next().await {
+            // No event has a sandbox whose start has completed just now.
+            if let Ok(WorkResult::Sandbox(Ok(sandbox))) = ended {
+                self.latest_sandbox = Some(sandbox.lease().sandbox_id.clone());
+            }
+        }
         self.parts.provider.wait_for_cleanup().await;
         if disposition == SandboxDisposition::Keep {
             return Ok(());

@@ -239,9 +239,14 @@ async fn list(
     match timeout(list_timeout, runtime.provider.list()).await {
         Ok(listed) => Ok(listed?),
         Err(_) => anyhow::bail!(
-            "{} does not respond within {} s: check that it runs",
+            "{} does not respond within {} s: check that it runs{}",
             server_of(&runtime.config),
-            list_timeout.as_secs_f32()
+            list_timeout.as_secs_f32(),
+            if runtime.config.runtime == Runtime::Ssh {
+                ", and that the start-up files of the account there end"
+            } else {
+                ""
+            }
         ),
     }
 }
