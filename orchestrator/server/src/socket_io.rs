@@ -285,7 +285,7 @@ async fn check(
     state.authorize(&caller, &id).await?;
     // As in V0, whose page sends `undefined` if it has no event.
     let latest = parameter("latest_event_id").trim().parse().unwrap_or(-1);
-    // As in V0, the parameter only shortens the replay: no later event is left out.
+    // The parameter only shortens the replay: no later event is left out.
     let end = match latest {
         -1 => EventId::FIRST,
         _ => EventId(state.conversations.conversations().event_count(&id).await?),

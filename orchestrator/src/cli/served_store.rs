@@ -48,8 +48,8 @@ pub(super) fn open_state_of_server(
 }
 
 /// Opens the state folder of a command for conversations, which may be those of a server or of runs
-/// in their own store. Warns if the server uses another store, or fails if the command would remove
-/// what that store needs.
+/// in their own store. Warns if the server uses another store, or fails if the command could remove
+/// files of the server's conversations.
 pub(super) fn open_state(
     config: &Config,
     overrides: &Overrides,

@@ -6,7 +6,7 @@ use globset::{Error, GlobBuilder, GlobMatcher};
 
 /// Images of one repository, or of several: `python`, `registry.example/team/*:1.2`. A star stands
 /// for a part of a name between slashes. Without a tag, all tags and digests are meant; with one,
-/// no digest, because an engine ignores the tag then.
+/// no digest, because an engine ignores a tag in front of it.
 #[derive(Debug, Clone)]
 pub struct ImagePattern {
     repository: GlobMatcher,
@@ -45,7 +45,7 @@ impl ImagePattern {
     }
 }
 
-/// Whether two names are those of one image.
+/// Whether two names mean the same image.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     let name = |image| {
         let parts = Parts::of(image);
