@@ -2,6 +2,11 @@
 //!
 //! The first value wins; `IdentityFile` accumulates. `Match` supports `all`, `host`, `originalhost`
 //! and `user`. A block with another condition, such as `exec`, is skipped with a warning.
+//!
+//! russh-config 0.58 was tried: it rejects settings before the first `Host`, supports neither
+//! `Match`, `Include`, `Port = 22` nor comments after a value, and lacks `IdentitiesOnly`,
+//! `HostKeyAlias` and `ConnectTimeout`. ssh2-config 0.9 has no `Match`, and its errors name neither
+//! file nor line.
 
 mod lines;
 #[cfg(test)]

@@ -1,14 +1,18 @@
 //! `known_hosts` files: the keys that a host may present. A changed key is distinguished from an
 //! unknown one.
+//!
+//! ssh-key, which russh builds on, parses the lines. The `known_hosts` module of russh 0.65 was
+//! tried: it ignores patterns and `@revoked`, splits fields at single spaces only, rejects the whole
+//! file for one invalid key, does not count comments as lines, and reports a key as changed if
+//! another line of the host has a different one. It also creates the file with the umask's mode.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use ring::hmac;
-use russh::keys::{Algorithm, HashAlg, PublicKey, PublicKeyBase64, parse_public_key_base64};
+use russh::keys::ssh_key::known_hosts::{Entry, HostPatterns, Marker};
+use russh::keys::{Algorithm, HashAlg, PublicKey, PublicKeyBase64};
 
 use super::pattern;
 
@@ -200,39 +204,28 @@ fn read(file: &Path) -> io::Result<String> {
 /// Returns the key and whether it is revoked. `None` if the line is invalid, or is about another
 /// host.
 fn parse(line: &str, host: &str) -> Option<(bool, PublicKey)> {
-    let mut words = line.split_ascii_whitespace();
-    let first = words.next().filter(|word| !word.starts_with('#'))?;
-    let (is_revoked, hosts) = match first {
-        "@revoked" => (true, words.next()?),
-        _ if first.starts_with('@') => return None, // certificates are not supported
-        hosts => (false, hosts),
-    };
-    let key = words.nth(1)?; // skips the algorithm, which the key itself contains
-    if !host_field_matches(hosts, host) {
+    // OpenSSH accepts any blanks between the fields, ssh-key only single spaces.
+    let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+    if fields.first()?.starts_with('#') {
         return None;
     }
-    Some((is_revoked, parse_public_key_base64(key).ok()?))
-}
-
-fn host_field_matches(hosts: &str, host: &str) -> bool {
-    match hosts.strip_prefix("|1|") {
-        Some(hashed) => hash_matches(hashed, host),
-        None => pattern::list_matches(hosts.split(','), host),
-    }
-}
-
-fn hash_matches(hashed: &str, host: &str) -> bool {
-    let decoded = hashed.split_once('|').and_then(|(salt, hash)| {
-        Some((
-            BASE64_STANDARD.decode(salt).ok()?,
-            BASE64_STANDARD.decode(hash).ok()?,
-        ))
-    });
-    decoded.is_some_and(|(salt, hash)| {
+    let entry: Entry = fields.join(" ").parse().ok()?;
+    let is_revoked = match entry.marker() {
+        Some(Marker::CertAuthority) => return None, // certificates are not supported
+        Some(Marker::Revoked) => true,
+        None => false,
+    };
+    let is_of_host = match entry.host_patterns() {
+        HostPatterns::Patterns(hosts) => {
+            pattern::list_matches(hosts.iter().map(String::as_str), host)
+        }
         // SHA-1 is part of the file format. It only obscures host names; no trust depends on it.
-        let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, &salt);
-        hmac::verify(&key, host.as_bytes(), &hash).is_ok()
-    })
+        HostPatterns::HashedName { salt, hash } => {
+            let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, salt);
+            hmac::verify(&key, host.as_bytes(), hash).is_ok()
+        }
+    };
+    is_of_host.then(|| (is_revoked, entry.into()))
 }
 
 #[cfg(test)]
