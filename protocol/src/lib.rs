@@ -9,7 +9,6 @@ mod edit_command;
 mod kinds;
 mod lenient;
 mod older_fields;
-mod python_literal;
 
 pub mod action;
 pub mod agent_state;
@@ -19,6 +18,7 @@ pub mod ids;
 pub mod metrics;
 pub mod observation;
 pub mod python_json;
+pub mod python_literal;
 pub mod record;
 pub mod risk;
 pub mod sandbox_api;

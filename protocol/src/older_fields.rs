@@ -61,7 +61,10 @@ fn file_editor_arguments(code: &str) -> Option<Map<String, Value>> {
     let dict = code
         .strip_prefix("print(file_editor(**")?
         .strip_suffix("))")?;
-    python_literal::parse_dict(dict)
+    match python_literal::parse(dict)? {
+        Value::Object(arguments) => Some(arguments),
+        _ => None,
+    }
 }
 
 fn updated<'a>(

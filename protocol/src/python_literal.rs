@@ -1,22 +1,20 @@
-//! Parses a dictionary in the format of Python's `repr`.
+//! Parses Python literals: `{'FOO': 'bar'}` in V0's environment variables and older events.
 //!
 //! Hand-written because the crate `py_literal` recurses without a limit and brings a parser
-//! generator and big integers into the action server, which links this crate. Supports only values
-//! that JSON has, nested at most [`MAX_DEPTH`] deep. Evaluates nothing.
+//! generator and big integers into the action server, which links this crate. `json5` reads neither
+//! `True` and `None` nor tuples. Supports only values that JSON has, nested at most [`MAX_DEPTH`]
+//! deep. Evaluates nothing.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
-const MAX_DEPTH: usize = 16;
+const MAX_DEPTH: usize = 32;
 
-/// Parses `text`. `None` if it is not a single dictionary with string keys, or holds a value that
-/// JSON does not have.
-pub(crate) fn parse_dict(text: &str) -> Option<Map<String, Value>> {
+/// Parses a literal of strings, numbers, `True`, `False`, `None`, lists, tuples and dictionaries
+/// with string keys. `None` for any other text.
+pub fn parse(text: &str) -> Option<Value> {
     let mut parser = PythonLiteralParser { rest: text };
     let value = parser.value(MAX_DEPTH)?;
-    match value {
-        Value::Object(map) if parser.skip_blanks().is_empty() => Some(map),
-        _ => None,
-    }
+    parser.skip_blanks().is_empty().then_some(value)
 }
 
 struct PythonLiteralParser<'a> {
@@ -45,7 +43,7 @@ impl<'a> PythonLiteralParser<'a> {
     fn value(&mut self, depth: usize) -> Option<Value> {
         let inner = depth.checked_sub(1)?;
         match self.skip_blanks().chars().next()? {
-            '\'' | '"' => self.text().map(Value::String),
+            '\'' | '"' => self.texts().map(Value::String),
             '{' => self.dict(inner).map(Value::Object),
             '[' => self.elements("[", "]", inner),
             '(' => self.elements("(", ")", inner),
@@ -58,7 +56,7 @@ impl<'a> PythonLiteralParser<'a> {
         self.consume("{");
         while !self.consume("}") {
             self.skip_blanks();
-            let key = self.text()?;
+            let key = self.texts()?;
             if !self.consume(":") {
                 return None;
             }
@@ -84,7 +82,7 @@ impl<'a> PythonLiteralParser<'a> {
 
     /// `None`, `True`, `False` or a number.
     fn keyword_or_number(&mut self) -> Option<Value> {
-        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-._".contains(letter);
         let end = self
             .rest
             .find(|letter| !is_part(letter))
@@ -95,8 +93,27 @@ impl<'a> PythonLiteralParser<'a> {
             "None" => Some(Value::Null),
             "True" => Some(Value::Bool(true)),
             "False" => Some(Value::Bool(false)),
-            number => serde_json::from_str(number).ok().filter(Value::is_number),
+            number
+                if number
+                    .starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) =>
+            {
+                let digits = number.replace('_', "");
+                let number = serde_json::from_str(&digits).ok();
+                number
+                    .or_else(|| Number::from_f64(digits.parse().ok()?))
+                    .map(Value::Number)
+            }
+            _ => None,
         }
+    }
+
+    /// Parses adjacent strings, which Python concatenates.
+    fn texts(&mut self) -> Option<String> {
+        let mut text = self.text()?;
+        while self.skip_blanks().starts_with(['\'', '"']) {
+            text.push_str(&self.text()?);
+        }
+        Some(text)
     }
 
     fn text(&mut self) -> Option<String> {
@@ -172,37 +189,48 @@ impl<'a> PythonLiteralParser<'a> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::{MAX_DEPTH, parse_dict};
-
-    fn read(text: &str) -> Option<Value> {
-        parse_dict(text).map(Value::Object)
-    }
+    use super::{MAX_DEPTH, parse};
 
     #[test]
-    fn dict_is_parsed_as_python_evaluates_it() {
-        let text = r#" {'a': 'it\'s', "b": "\"\\\x41\u00e9\U0001f600\n", 'c': [1, -2, 0.5,], 'd': (None, True), 'e': {}, } "#;
-        let expected =
-            json!({"a": "it's", "b": "\"\\Aé😀\n", "c": [1, -2, 0.5], "d": [null, true], "e": {}});
-        assert_eq!(read(text), Some(expected));
-        assert_eq!(read("{}"), Some(json!({})));
-        assert_eq!(
-            read(
-                r"{'a': '\q\101\0\ud800 a\
-b'}"
+    fn literal_is_parsed_as_python_evaluates_it() {
+        let dict = r#" {'a': 'it\'s', "b": "\"\\\x41\u00e9\U0001f600\n", 'c': [1, -2, 0.5,], 'd': (None, True), 'e': {}, } "#;
+        for (text, value) in [
+            (
+                dict,
+                json!({"a": "it's", "b": "\"\\Aé😀\n", "c": [1, -2, 0.5], "d": [null, true], "e": {}}),
             ),
-            Some(json!({"a": "\\qA\0\u{fffd} ab"}))
-        );
+            ("{}", json!({})),
+            (
+                r"{'a': '\q\101\0\ud800 a\
+b'}",
+                json!({"a": "\\qA\0\u{fffd} ab"}),
+            ),
+            (
+                " ['a', \"b'c\", 'd\\'e', '\\x41\\u00e9\\n\\d'] ",
+                json!(["a", "b'c", "d'e", "Aé\n\\d"]),
+            ),
+            (
+                "[{'url': 'http://h', 'api_key': None, 'timeout': 60, 'on': True},]",
+                json!([{"url": "http://h", "api_key": null, "timeout": 60, "on": true}]),
+            ),
+            (
+                "(1, -2.5, 1_000, False, (), +1., 18446744073709551615)",
+                json!([1, -2.5, 1000, false, [], 1.0, u64::MAX]),
+            ),
+            ("'a' 'b'", json!("ab")),
+        ] {
+            assert_eq!(parse(text), Some(value), "{text}");
+        }
     }
 
     #[test]
-    fn text_other_than_a_dict_of_literals_is_rejected() {
+    fn text_other_than_a_literal_is_rejected() {
         let deep = |depth: usize| format!("{{'a': {}1{}}}", "[".repeat(depth), "]".repeat(depth));
-        assert!(read(&deep(MAX_DEPTH - 2)).is_some());
+        assert!(parse(&deep(MAX_DEPTH - 2)).is_some());
         for text in [
             "",
-            "[1]",
             "{",
             "{'a'}",
             "{'a': 1",
@@ -216,10 +244,19 @@ b'}"
             r"{'a': '\N{BULLET}'}",
             r"{'a': '\ué'}",
             "{'a': [1 2]}",
+            "['a' 1]",
+            "[1 2]",
+            "open('x')",
+            "__import__",
+            "_1",
+            "-inf",
+            "'a",
+            "'a\nb'",
+            "[]x",
             &deep(MAX_DEPTH - 1),
             &deep(1 << 20),
         ] {
-            assert_eq!(read(text), None, "{}", text.get(..40).unwrap_or(text));
+            assert_eq!(parse(text), None, "{}", text.get(..40).unwrap_or(text));
         }
     }
 }

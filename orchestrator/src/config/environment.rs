@@ -1,7 +1,8 @@
 //! Environment variables: the upper-case name of a key, prefixed with its section.
 
+use protocol::python_literal;
+
 use super::keys::{self, Key, Kind};
-use super::python_literal;
 use super::settings::{ConfigError, Origin, Settings};
 
 /// Reads the variables. Ignores empty ones, and accepts any text for a key without effect.

@@ -18,7 +18,6 @@ mod layers;
 mod llm;
 mod mcp;
 mod policy_file;
-mod python_literal;
 mod routing;
 mod runtime;
 mod sandbox;
