@@ -26,18 +26,17 @@ fn written(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
 
 /// Reads all entries.
 fn read(bytes: &[u8]) -> Result<Vec<(String, ArchiveEntryKind, Vec<u8>)>, ArchiveError> {
-    let file = file(bytes);
-    let entries = ArchiveDirectory::read(&file)?.entries;
+    let directory = ArchiveDirectory::read(&file(bytes))?;
     let read = |entry: &super::ArchiveEntry| {
         let mut content = Vec::new();
-        EntryReader::open(&file, entry)?.read_to_end(&mut content)?;
+        EntryReader::open(&directory, entry)?.read_to_end(&mut content)?;
         Ok((
             String::from_utf8_lossy(&entry.name).into_owned(),
             entry.kind,
             content,
         ))
     };
-    entries.iter().map(read).collect()
+    directory.entries.iter().map(read).collect()
 }
 
 #[test]
@@ -189,12 +188,15 @@ fn archive_is_rejected_when_its_directory_is_wrong() {
 fn oversized_directory_is_rejected_without_allocation() {
     // States 2^40 entries in a directory of 2^46 bytes.
     let mut bytes = b"PK\x06\x06".to_vec();
-    bytes.extend([0; 28]);
+    bytes.extend(44_u64.to_le_bytes());
+    bytes.extend([0; 12]);
+    bytes.extend((1_u64 << 40).to_le_bytes());
     for value in [1_u64 << 40, 1 << 46, 0] {
         bytes.extend(value.to_le_bytes());
     }
     bytes.extend(b"PK\x06\x07");
-    bytes.extend([0; 16]);
+    bytes.extend([0; 12]);
+    bytes.extend(1_u32.to_le_bytes());
     bytes.extend(b"PK\x05\x06");
     bytes.extend([0, 0, 0, 0]);
     bytes.extend([0xff; 12]);

@@ -25,7 +25,7 @@ pub(in crate::v0) fn unpack(archive: &File, destination: &Path) -> Result<(), Tr
     directory
         .entries
         .iter()
-        .try_for_each(|entry| put(archive, entry, &root))
+        .try_for_each(|entry| put(&directory, entry, &root))
 }
 
 fn check_length(archive: &File, directory: &ArchiveDirectory) -> Result<(), TransferError> {
@@ -47,7 +47,11 @@ fn check_length(archive: &File, directory: &ArchiveDirectory) -> Result<(), Tran
     Ok(())
 }
 
-fn put(archive: &File, entry: &ArchiveEntry, root: &UploadFolder) -> Result<(), TransferError> {
+fn put(
+    directory: &ArchiveDirectory,
+    entry: &ArchiveEntry,
+    root: &UploadFolder,
+) -> Result<(), TransferError> {
     let name = |part| Path::new(OsStr::from_bytes(part));
     let mut parts: Vec<&[u8]> = entry.name.split(|byte| *byte == b'/').collect();
     let last = parts.pop().unwrap_or_default();
@@ -61,7 +65,7 @@ fn put(archive: &File, entry: &ArchiveEntry, root: &UploadFolder) -> Result<(), 
         ArchiveEntryKind::File { mode } => parent.put(
             name(last),
             mode.unwrap_or(0o666),
-            &mut EntryReader::open(archive, entry)?,
+            &mut EntryReader::open(directory, entry)?,
         ),
     }
 }
