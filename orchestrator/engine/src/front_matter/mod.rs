@@ -1,11 +1,11 @@
 //! Parses the front matter of a Markdown file: YAML between two lines of `---`. Keeps the line of
 //! each field.
 //!
-//! Parses a subset of YAML. saphyr-parser 0.3 was tried: a value that is not YAML (`description:
-//! Use when: x`, `@name`, an unclosed bracket) makes it reject the whole file, where here only that
-//! field is unusable. There are no anchors, tags or aliases, so nothing expands. Deeper nesting is
-//! skipped. The subset covers what users write: plain, quoted and folded strings, lists of both
-//! styles, small maps, and lists of maps.
+//! Only values are YAML, each parsed on its own with granit-parser, the parser of serde-saphyr. A
+//! parser of the whole text would reject it for one value such as `description: Use when: x`, where
+//! here only that field is affected. Not serde-saphyr itself: values are texts here, and an untyped
+//! `1.0` or `yes` loses its spelling in serde. There are no anchors, tags or aliases, so nothing
+//! expands.
 
 mod reader;
 #[cfg(test)]
@@ -32,16 +32,9 @@ struct Field {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FieldValue {
     Text(String),
-    List(Vec<ListItem>),
+    List(Vec<FieldValue>),
     Map(Vec<Field>),
     /// A value that is not supported.
-    Other,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum ListItem {
-    Text(String),
-    Map(Vec<Field>),
     Other,
 }
 
@@ -71,7 +64,7 @@ impl<'a> MarkdownDocument<'a> {
         };
         let lines: Vec<_> = (line..).zip(head.lines()).collect();
         Ok(Self {
-            fields: reader::fields(&reader::without_indent(&lines), 0)?,
+            fields: reader::fields(&reader::without_indent(&lines))?,
             body,
         })
     }
@@ -109,8 +102,8 @@ impl<'a> MarkdownDocument<'a> {
             Some(FieldValue::Text(text)) => text.split(',').map(str::trim).collect(),
             Some(FieldValue::List(items)) => {
                 let texts = items.iter().map(|item| match item {
-                    ListItem::Text(text) => Ok(text.as_str()),
-                    ListItem::Map(_) | ListItem::Other => Err(wrong()),
+                    FieldValue::Text(text) => Ok(text.as_str()),
+                    _ => Err(wrong()),
                 });
                 texts.collect::<Result<_, _>>()?
             }
@@ -130,7 +123,7 @@ impl<'a> MarkdownDocument<'a> {
             return Vec::new();
         };
         let maps = items.iter().filter_map(|item| {
-            if let ListItem::Map(fields) = item {
+            if let FieldValue::Map(fields) = item {
                 Some(fields)
             } else {
                 None
@@ -171,7 +164,7 @@ impl<'a> MarkdownDocument<'a> {
             Some((line, FieldValue::List(items))) => items
                 .iter()
                 .map(|item| {
-                    if let ListItem::Map(fields) = item {
+                    if let FieldValue::Map(fields) = item {
                         Ok(FieldMap(fields))
                     } else {
                         Err(wrong(line))
@@ -215,8 +208,8 @@ impl<'f> FieldMap<'f> {
             None => Some(Vec::new()),
             Some(FieldValue::Text(line)) => shlex::split(line),
             Some(FieldValue::List(items)) => {
-                let text = |item: &ListItem| {
-                    if let ListItem::Text(text) = item {
+                let text = |item: &FieldValue| {
+                    if let FieldValue::Text(text) = item {
                         Some(text.clone())
                     } else {
                         None
