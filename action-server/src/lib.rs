@@ -5,6 +5,9 @@
 //! --detach` (starts both and returns), `v0` (the same with the API of OpenHands V0) and `dial`
 //! (connects standard input and output to the server's socket).
 
+#[cfg(test)]
+extern crate self as action_server; // the name that the fuzz targets use
+
 mod activity;
 mod api;
 mod auth;
@@ -16,6 +19,9 @@ mod embedded_text;
 mod environment;
 mod execute;
 mod files;
+#[cfg(test)]
+#[path = "../fuzz/src/lib.rs"]
+pub mod fuzz;
 #[cfg(any(fuzzing, test))]
 pub mod fuzzing;
 mod init;

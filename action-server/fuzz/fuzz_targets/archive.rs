@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| action_server::fuzzing::archive(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::archive(bytes));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| action_server::fuzzing::marks(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fuzz::marks(bytes));

@@ -7,10 +7,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
-use super::LIMITS;
 use super::tree::{self, EntryContent, Tree};
-use crate::files::FileError;
-use crate::fuzzing::scratch::FuzzFolder;
+use super::{FuzzFolder, LIMITS};
 
 /// An existing link out of the target.
 const LINK_OUT: &str = "link";
@@ -42,7 +40,7 @@ impl SandboxFolder {
         }
     }
 
-    pub(super) fn check_tar(self, unpack: impl FnOnce(&Path) -> Result<(), FileError>) {
+    pub(super) fn check_tar(self, unpack: impl FnOnce(&Path) -> std::io::Result<()>) {
         let is_accepted = unpack(&self.scratch.path().join("target")).is_ok();
         let after = self.check();
         if !is_accepted {

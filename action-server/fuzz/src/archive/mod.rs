@@ -14,16 +14,14 @@ use std::fs::File;
 use std::io::{Seek as _, Write as _};
 use std::path::Path;
 
-use bytes::Bytes;
-use tokio::sync::mpsc::channel;
+use action_server::fuzzing::{TarLimits, unpack_tar, unpack_zip};
 
 use super::choices::Choices;
-use crate::files::{ArchiveLimits, BodyPart, FileError, Files, unpack};
-use crate::v0;
+use super::scratch::FuzzFolder;
 use sandbox_folder::SandboxFolder;
 
 /// Low, so that they are reached.
-const LIMITS: ArchiveLimits = ArchiveLimits {
+const LIMITS: TarLimits = TarLimits {
     entries: 12,
     bytes: 4096,
     free_bytes: 1024,
@@ -37,14 +35,11 @@ pub fn archive(bytes: &[u8]) {
         return;
     };
     match kind % 6 {
-        0 => SandboxFolder::create(*kind).check_tar(|target| untar(target, bytes, LIMITS)),
+        0 => SandboxFolder::create(*kind).check_tar(|target| unpack_tar(bytes, target, LIMITS)),
         1 => SandboxFolder::create(*kind).check_zip(|target, file| unzip(target, file, bytes)),
         2 => SandboxFolder::create(*kind).check_tar(|target| {
-            untar(
-                target,
-                &hostile_tar::archive(&mut Choices::new(bytes), target),
-                LIMITS,
-            )
+            let archive = hostile_tar::archive(&mut Choices::new(bytes), target);
+            unpack_tar(&archive, target, LIMITS)
         }),
         3 => SandboxFolder::create(*kind).check_zip(|target, file| {
             unzip(
@@ -58,17 +53,8 @@ pub fn archive(bytes: &[u8]) {
     }
 }
 
-fn untar(target: &Path, archive: &[u8], limits: ArchiveLimits) -> Result<(), FileError> {
-    let (parts, arriving) = channel(2);
-    parts
-        .try_send(BodyPart::Part(Bytes::copy_from_slice(archive)))
-        .unwrap();
-    parts.try_send(BodyPart::End).unwrap();
-    unpack(&Files::unconfined(), target, arriving, limits)
-}
-
 fn unzip(target: &Path, mut file: File, archive: &[u8]) -> bool {
     file.write_all(archive).unwrap();
     file.rewind().unwrap();
-    v0::fuzzing::unpack(&file, target).is_ok()
+    unpack_zip(&file, target).is_ok()
 }

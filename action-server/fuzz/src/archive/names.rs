@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::fuzzing::choices::Choices;
+use super::Choices;
 
 /// Parts of names: few, so that entries conflict; some of existing files; some invalid.
 const PARTS: [&str; 11] = [

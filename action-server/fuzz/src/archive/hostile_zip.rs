@@ -6,8 +6,7 @@ use std::path::Path;
 use flate2::write::DeflateEncoder;
 use flate2::{Compression, Crc};
 
-use super::names;
-use crate::fuzzing::choices::Choices;
+use super::{Choices, names};
 
 const MAX_ENTRIES: u8 = 8;
 

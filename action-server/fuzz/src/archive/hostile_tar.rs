@@ -4,8 +4,7 @@ use std::path::Path;
 
 use tar::{Builder, EntryType, Header};
 
-use super::names;
-use crate::fuzzing::choices::Choices;
+use super::{Choices, names};
 
 const KINDS: [EntryType; 14] = [
     EntryType::Regular,

@@ -1,8 +1,7 @@
-//! Entry points of the fuzz targets. Each takes bytes as hostile input and panics if an invariant
-//! is violated.
+//! The fuzz targets. Each takes bytes as hostile input and panics if an invariant is violated.
 //!
-//! Built by a fuzzer (`cfg(fuzzing)`), whose targets are in `action-server/fuzz`, and for property
-//! tests.
+//! `action-server` includes this file as a module of its tests, where the targets are property
+//! tests. So paths here start with `super` or `action_server`, never with `crate`.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,12 +17,11 @@ mod scratch;
 #[cfg(test)]
 mod tests;
 
+use action_server::fuzzing as server;
 use protocol::sandbox_api::{ActionFrameDecoder, ActionRequest};
 
 pub use archive::archive;
 pub use edit::edit;
-
-use crate::shell;
 
 /// A request is rejected or round-trips. The decoder of frames never panics.
 pub fn request(bytes: &[u8]) {
@@ -45,16 +43,16 @@ pub fn request(bytes: &[u8]) {
 pub fn marks(bytes: &[u8]) {
     let (chunk_size, bytes) = split(bytes);
     assert_eq!(
-        shell::fuzzing::marks(bytes.chunks(chunk_size)),
-        shell::fuzzing::marks([bytes])
+        server::marks(bytes.chunks(chunk_size)),
+        server::marks([bytes])
     );
 }
 
 /// Output folds to the same text for any chunk size, without control characters.
 pub fn fold(bytes: &[u8]) {
     let (chunk_size, bytes) = split(bytes);
-    let text = shell::fuzzing::fold(bytes.chunks(chunk_size));
-    assert_eq!(text, shell::fuzzing::fold([bytes]));
+    let text = server::fold(bytes.chunks(chunk_size));
+    assert_eq!(text, server::fold([bytes]));
     assert!(
         !text
             .chars()

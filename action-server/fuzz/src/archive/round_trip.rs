@@ -4,14 +4,10 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 
-use tokio::sync::mpsc::channel;
+use action_server::fuzzing::{TarLimits, pack_tar, pack_zip, unpack_tar, unpack_zip};
 
 use super::tree::{self, EntryContent, Tree, TreeEntry};
-use super::untar;
-use crate::files::{ArchiveLimits, Files, open_folder, pack};
-use crate::fuzzing::choices::Choices;
-use crate::fuzzing::scratch::FuzzFolder;
-use crate::v0;
+use super::{Choices, FuzzFolder};
 
 const MAX_DEPTH: u8 = 3;
 
@@ -23,29 +19,16 @@ const LONG_NAME: &str = "a-name-that-is-longer-than-the-one-hundred-bytes-that-w
 
 const MODES: [u32; 5] = [0o644, 0o755, 0o600, 0o777, 0o700];
 
-/// More than the parts of any such archive.
-const PARTS: usize = 1024;
-
 pub(super) fn through_tar(choices: &mut Choices<'_>) {
     let scratch = FuzzFolder::create();
     let (from, to) = (scratch.path().join("from"), scratch.path().join("to"));
     create(choices, &from, 0, true);
-    let (parts, mut arriving) = channel(PARTS);
-    pack(&open_folder(&Files::unconfined(), &from).unwrap(), parts);
-    let mut archive = Vec::new();
-    while let Some(part) = arriving.blocking_recv() {
-        archive.extend_from_slice(&part.unwrap());
-    }
-    untar(
-        &to,
-        &archive,
-        ArchiveLimits {
-            entries: 10_000,
-            bytes: 16 << 20,
-            free_bytes: 16 << 20,
-        },
-    )
-    .unwrap();
+    let limits = TarLimits {
+        entries: 10_000,
+        bytes: 16 << 20,
+        free_bytes: 16 << 20,
+    };
+    unpack_tar(&pack_tar(&from).unwrap(), &to, limits).unwrap();
     assert_eq!(tree::read(&to), tree::read(&from));
 }
 
@@ -61,8 +44,8 @@ pub(super) fn through_zip(choices: &mut Choices<'_>) {
         .create_new(true)
         .open(&archive)
         .unwrap();
-    v0::fuzzing::pack(&from, &mut file).unwrap();
-    v0::fuzzing::unpack(&File::open(&archive).unwrap(), &to).unwrap();
+    pack_zip(&from, &mut file).unwrap();
+    unpack_zip(&File::open(&archive).unwrap(), &to).unwrap();
     let files = |tree: Tree| -> Tree {
         let files = tree
             .into_iter()
