@@ -128,6 +128,11 @@ text_id!(
     SandboxId
 );
 text_id!(
+    /// Identifies a command of a user; chosen by the client. A conversation applies the same id
+    /// once.
+    CommandId
+);
+text_id!(
     /// Names a user of a server. The name of a removed user is not given to another one.
     UserId
 );

@@ -13,6 +13,7 @@ mod older_fields;
 pub mod action;
 pub mod agent_state;
 pub mod client_api;
+pub mod command;
 pub mod event;
 pub mod ids;
 pub mod metrics;
@@ -27,9 +28,11 @@ pub mod untrusted_json;
 
 pub use action::Action;
 pub use agent_state::AgentState;
+pub use command::{CommandRequest, UserCommand};
 pub use event::{Event, EventBody, EventError, EventSource, Timestamp};
 pub use ids::{
-    ActionId, BootId, ConversationId, EventId, IdError, ProcessId, SandboxId, SessionName, UserId,
+    ActionId, BootId, CommandId, ConversationId, EventId, IdError, ProcessId, SandboxId,
+    SessionName, UserId,
 };
 pub use observation::{Observation, ObservationKind};
 pub use record::Record;

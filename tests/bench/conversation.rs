@@ -12,11 +12,10 @@ use engine::sandbox::SandboxSpec;
 use engine::testing::{ScriptedProvider, ScriptedResult};
 use engine::tool_servers::NoToolServers;
 use llm::ScriptedLlm;
-use protocol::action::MessageAction;
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
-use protocol::{ConversationId, Observation};
+use protocol::{ConversationId, Observation, UserCommand};
 use serde_json::{Value, json};
 
 /// A command that runs until it is cancelled.
@@ -79,6 +78,8 @@ pub(crate) async fn start(
         spec: SandboxSpec::new(id.clone()),
         analyzer: None,
         memory: None,
+        is_unattended: false,
+        replayed_user: None,
         team: Arc::default(),
         write_lock: Arc::new(()),
     };
@@ -94,10 +95,8 @@ pub(crate) async fn start(
     };
     let conversation = Conversation::start(parts, id, started).await.unwrap();
     conversation
-        .send_message(MessageAction {
-            content: "work".into(),
-            ..Default::default()
-        })
+        .apply(UserCommand::message("work"))
+        .await
         .unwrap();
     conversation
 }

@@ -7,21 +7,20 @@ use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{
-    Conversation, EngineParts, INTERRUPTED, ResumeOptions, SandboxDisposition, State,
-    is_replacement_notice,
+    Conversation, EngineParts, INTERRUPTED, SandboxDisposition, State, is_replacement_notice,
 };
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use engine::tool_servers::NoToolServers;
 use llm::ScriptedLlm;
-use protocol::action::MessageAction;
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::SandboxAction;
 use protocol::{
     Action, AgentState, ConversationId, Event, EventBody, EventId, Observation, ObservationKind,
+    UserCommand,
 };
 use serde_json::{Value, json};
 use tests::glovebox::{bash, finish};
@@ -67,6 +66,8 @@ impl ConversationFixture {
             spec: SandboxSpec::new(id()),
             analyzer: None,
             memory: None,
+            is_unattended: false,
+            replayed_user: None,
             team: Arc::default(),
             write_lock: Arc::new(()),
         };
@@ -148,12 +149,10 @@ fn scripted(responses: &Value, answered: usize) -> Arc<dyn Llm> {
     )
 }
 
-fn send_message(conversation: &Conversation, text: &str) {
+async fn send_message(conversation: &Conversation, text: &str) {
     conversation
-        .send_message(MessageAction {
-            content: text.into(),
-            ..Default::default()
-        })
+        .apply(UserCommand::message(text))
+        .await
         .unwrap();
 }
 
@@ -196,10 +195,10 @@ async fn running_command_is_observed_when_stopped() {
     let fixture = ConversationFixture::new(&json!([bash("hang"), finish()]));
     let conversation = fixture.start().await;
     wait_for_action(&conversation).await;
-    conversation.stop().unwrap();
+    conversation.apply(UserCommand::Stop).await.unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
     assert_eq!(fixture.action_results(), [result("hang", "hang")]);
-    send_message(&conversation, "go on");
+    send_message(&conversation, "go on").await;
     wait_for_state(&conversation, AgentState::Finished).await;
     conversation
         .close(SandboxDisposition::Remove)
@@ -214,11 +213,11 @@ async fn message_sent_during_the_last_step_is_handled() {
         ConversationFixture::new(&json!([bash("hang"), finish(), bash("more"), finish()]));
     let conversation = fixture.start().await;
     wait_for_action(&conversation).await;
-    send_message(&conversation, "and this too");
-    conversation.stop().unwrap();
-    conversation.resume(ResumeOptions::default()).unwrap();
+    send_message(&conversation, "and this too").await;
+    conversation.apply(UserCommand::Stop).await.unwrap();
+    conversation.apply(UserCommand::resume()).await.unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
-    send_message(&conversation, "and that");
+    send_message(&conversation, "and that").await;
     let again = conversation
         .wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
     tokio::time::timeout(Duration::from_secs(10), again)
@@ -276,15 +275,15 @@ async fn sandbox_and_action_outlast_an_outage() {
         let state = reach(AgentState::Error, from).await;
         assert!(state.lease.is_some() && state.has_pending_actions());
         from = state.next_id;
-        conversation.resume(ResumeOptions::default()).unwrap();
+        conversation.apply(UserCommand::resume()).await.unwrap();
     }
     let state = reach(AgentState::Error, from).await;
     fixture.provider.set_outage(false);
-    conversation.resume(ResumeOptions::default()).unwrap();
+    conversation.apply(UserCommand::resume()).await.unwrap();
     reach(AgentState::Running, state.next_id).await;
-    conversation.stop().unwrap();
+    conversation.apply(UserCommand::Stop).await.unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
-    conversation.resume(ResumeOptions::default()).unwrap();
+    conversation.apply(UserCommand::resume()).await.unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(
         fixture.action_results(),
@@ -304,7 +303,7 @@ async fn sandbox_lost_while_the_agent_waits_fails_no_action() {
     let conversation = fixture.start().await;
     wait_for_state(&conversation, AgentState::Finished).await;
     fixture.provider.lose_all();
-    send_message(&conversation, "go on");
+    send_message(&conversation, "go on").await;
     let again = conversation
         .wait_for(|state| state.iterations == 4 && state.agent_state == AgentState::Finished);
     tokio::time::timeout(Duration::from_secs(10), again)
@@ -341,9 +340,9 @@ async fn conversation_resumes_without_rerun_when_process_died() {
     drop(conversation);
     let parts = fixture.parts_with(scripted(&responses, 2));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
-    conversation.stop().unwrap();
+    conversation.apply(UserCommand::Stop).await.unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
-    conversation.resume(ResumeOptions::default()).unwrap();
+    conversation.apply(UserCommand::resume()).await.unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(
         fixture.action_results(),
@@ -382,9 +381,9 @@ async fn tool_calls_of_one_response_run_in_order_when_process_dies() {
     drop(conversation);
     let parts = fixture.parts_with(scripted(&json!([both, finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
-    conversation.stop().unwrap();
+    conversation.apply(UserCommand::Stop).await.unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
-    conversation.resume(ResumeOptions::default()).unwrap();
+    conversation.apply(UserCommand::resume()).await.unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(
         fixture.action_results(),
@@ -415,17 +414,26 @@ async fn action_runs_only_when_confirmed_even_after_a_crash() {
     let conversation = fixture.start_with(ConfirmationPolicy::Always).await;
     wait_for_confirmation_request(&conversation).await;
     assert!(fixture.provider.start_counts().is_empty());
-    conversation.confirm(None).unwrap();
+    conversation
+        .apply(UserCommand::confirm(None))
+        .await
+        .unwrap();
     conversation.wait_for(|state| state.iterations == 2).await;
     wait_for_confirmation_request(&conversation).await;
     drop(conversation);
     let parts = fixture.parts_with(scripted(&responses, 2));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
     wait_for_confirmation_request(&conversation).await;
-    conversation.reject(None, "never two").unwrap();
+    conversation
+        .apply(UserCommand::Reject {
+            action: None,
+            reason: "never two".into(),
+        })
+        .await
+        .unwrap();
     conversation.wait_for(|state| state.iterations == 3).await;
     wait_for_confirmation_request(&conversation).await;
-    conversation.stop().unwrap();
+    conversation.apply(UserCommand::Stop).await.unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
     let stopped = "The user stopped before the action was confirmed.";
     let rejected = "The user rejected the action: never two";
@@ -449,7 +457,7 @@ async fn paused_agent_completes_its_command_and_takes_no_step() {
     let fixture = ConversationFixture::new(&json!([bash("hang"), bash("more"), finish()]));
     let conversation = fixture.start().await;
     wait_for_action(&conversation).await;
-    conversation.pause().unwrap();
+    conversation.apply(UserCommand::Pause).await.unwrap();
     let paused = conversation
         .wait_for(|state| state.agent_state == AgentState::Paused)
         .await;
@@ -457,14 +465,14 @@ async fn paused_agent_completes_its_command_and_takes_no_step() {
     drop(conversation);
     let parts = fixture.parts_with(scripted(&json!([bash("hang"), bash("more"), finish()]), 1));
     let conversation = Conversation::recover(parts, id()).await.unwrap();
-    conversation.stop().unwrap();
+    conversation.apply(UserCommand::Stop).await.unwrap();
     wait_for_state(&conversation, AgentState::Stopped).await;
     assert_eq!(
         conversation.state().iterations,
         1,
         "the paused agent took a step"
     );
-    conversation.resume(ResumeOptions::default()).unwrap();
+    conversation.apply(UserCommand::resume()).await.unwrap();
     wait_for_state(&conversation, AgentState::Finished).await;
     assert_eq!(
         fixture.action_results(),

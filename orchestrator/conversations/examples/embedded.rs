@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    CloseReason, ConversationParts, ConversationUpdate, Conversations, FollowOptions, InitialTask,
+    CloseReason, ConversationParts, ConversationUpdate, Conversations, InitialTask,
     NewConversation, NoWorkspaces, ProcessLocks,
 };
 use engine::agent::{Agent, AgentStep, Team, TeamMember};
@@ -24,7 +24,7 @@ use engine::view::View;
 use protocol::action::{FinishAction, MessageAction, SystemAction};
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
-use protocol::{Action, ConversationId, EventBody, EventSource, Observation};
+use protocol::{Action, ConversationId, EventBody, EventId, EventSource, Observation, UserCommand};
 
 #[tokio::main]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
@@ -50,14 +50,16 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
         .start(conversations.create(id.clone()).await?, new)
         .await?;
 
-    let mut follower = conversations.follow(&id, FollowOptions::default()).await?;
+    let mut follower = conversations.follow(&id, EventId::FIRST).await?;
     let mut is_answered = false;
     loop {
         match follower.next().await? {
             ConversationUpdate::Event(event) => tracing::info!(id = %event.id, "appended"),
             ConversationUpdate::Waiting(_) if !is_answered => {
                 is_answered = true;
-                follower.send_message("Ada")?;
+                conversations
+                    .apply(&id, UserCommand::message("Ada"))
+                    .await?;
             }
             ConversationUpdate::Waiting(_) | ConversationUpdate::Closed => break,
             ConversationUpdate::Attached(_)
@@ -90,6 +92,7 @@ pub(crate) fn parts(id: ConversationId) -> ConversationParts {
         spec: SandboxSpec::new(id),
         analyzer: None,
         memory: None,
+        is_unattended: false,
         redactor: Redactor::default(),
         secrets: SecretRegistry::default(),
         title_model: None,

@@ -1,36 +1,17 @@
 //! Follows a running conversation: its events, live updates, and waits for the user.
 //!
-//! A slow follower can miss live output, which the observation repeats, but no event. A follower
-//! also sends the messages of a replayed user, and requests an agent to continue on its own if
-//! there is no user.
+//! A follower only reads: a conversation behaves the same with any number of them. A slow one can
+//! miss live output, which the observation repeats, but no event.
 
 use std::sync::Arc;
 
 use engine::conversation::{Conversation, State};
 use engine::events::Cursor;
-use engine::replay::{self, Trajectory};
-use protocol::action::MessageAction;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource};
 
+use crate::commands::action_awaiting_confirmation;
 use crate::error::ConversationsError;
-use crate::resume::{UserDecision, action_awaiting_confirmation};
 use crate::update::{ConversationUpdate, UpdateQueue, WaitState};
-
-/// Maximum number of requests to continue, in a row, to an agent that only sends messages.
-const MAX_CONTINUE_REQUESTS: u32 = 3;
-
-const CONTINUE_REQUEST: &str = "No user is here to answer. Continue with what you think best. If the task is done, \
-    or cannot be, call finish.";
-
-/// Options of a follower. The default reports all events.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct FollowOptions {
-    /// The first event to report.
-    pub from: EventId,
-    /// Whether an agent that asks a question is requested to continue on its own, because there is
-    /// no user.
-    pub auto_continue: bool,
-}
 
 /// Outcome of a run of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,55 +43,29 @@ impl RunOutcome {
 /// Follows one running conversation.
 pub struct Follower {
     conversation: Arc<Conversation>,
-    replayed: Option<Trajectory>,
-    auto_continue: bool,
     events: Cursor,
     queue: UpdateQueue,
     /// The event after the last one that is queued.
     next: EventId,
-    /// An input of the user that the state does not reflect yet.
-    unapplied: Option<UnappliedInput>,
     /// The end of the log when waiting was reported.
     reported_waiting: Option<EventId>,
     answer: Option<String>,
-    /// Number of requests to continue since the agent's last action other than a message.
-    continue_request_count: u32,
-    /// Number of sent messages of the replayed user.
-    replayed_message_count: usize,
-    replayed_action_count: usize,
-    is_stopping: bool,
-}
-
-/// An input of the user that the conversation's state does not reflect yet.
-enum UnappliedInput {
-    /// A message, with the state before it.
-    Message(Arc<State>),
-    /// A decision on this action.
-    UserDecision(EventId),
 }
 
 impl Follower {
     pub(crate) async fn new(
         conversation: Arc<Conversation>,
-        replayed: Option<Trajectory>,
-        options: FollowOptions,
+        from: EventId,
     ) -> Result<Self, ConversationsError> {
         let mut follower = Self {
-            events: conversation.log().cursor(options.from),
+            events: conversation.log().cursor(from),
             queue: UpdateQueue::new(conversation.subscribe()),
             conversation,
-            replayed,
-            auto_continue: options.auto_continue,
-            next: options.from,
-            unapplied: None,
+            next: from,
             reported_waiting: None,
             answer: None,
-            continue_request_count: 0,
-            replayed_message_count: 0,
-            replayed_action_count: 0,
-            is_stopping: false,
         };
-        follower.queue_running_actions(options.from).await?;
+        follower.queue_running_actions(from).await?;
         Ok(follower)
     }
 
@@ -147,68 +102,21 @@ impl Follower {
         self.answer.as_deref()
     }
 
-    /// Sends a message as the user.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Conversation`] if the conversation is busy or closed.
-    pub fn send_message(&mut self, content: &str) -> Result<(), ConversationsError> {
-        let message = MessageAction {
-            content: content.to_owned(),
-            ..Default::default()
-        };
-        self.send(message)
-    }
-
-    /// Decides on an action that awaits confirmation.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn decide(
-        &mut self,
-        action: EventId,
-        decision: UserDecision,
-    ) -> Result<(), ConversationsError> {
-        decide(&self.conversation, Some(action), decision)?;
-        self.unapplied = Some(UnappliedInput::UserDecision(action));
-        Ok(())
-    }
-
-    /// Stops the agent. Its action in flight is cancelled, and the observation is still reported.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn stop(&mut self) -> Result<(), ConversationsError> {
-        self.unapplied = action_awaiting_confirmation(&self.state())
-            .map(UnappliedInput::UserDecision)
-            .or(self.unapplied.take());
-        self.conversation.stop()?;
-        self.is_stopping = true;
-        Ok(())
-    }
-
     /// Waits for the next update. Cancel-safe.
     ///
     /// # Errors
-    /// [`ConversationsError::Store`] if the log cannot be read,
-    /// [`ConversationsError::Conversation`] if a message of a replayed user cannot be sent.
+    /// [`ConversationsError::Store`] if the log cannot be read.
     pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
         loop {
-            self.wait_until_applied().await;
             let state = self.conversation.state();
-            if self.send_replayed_message(&state)? {
-                continue;
-            }
             if let Some(update) = self.queue.pop() {
                 if let ConversationUpdate::Event(event) = &update {
-                    self.track_event(event);
+                    track_answer(event, &mut self.answer);
                 }
                 return Ok(update);
             }
             if self.next >= state.next_id && self.reported_waiting != Some(state.next_id) {
                 let is_at_rest = is_at_rest(&state);
-                if is_at_rest && self.request_continue(&state)? {
-                    continue;
-                }
                 if is_at_rest || action_awaiting_confirmation(&state).is_some() {
                     self.reported_waiting = Some(state.next_id);
                     return Ok(ConversationUpdate::Waiting(WaitState { state, is_at_rest }));
@@ -251,91 +159,10 @@ impl Follower {
 
     fn enqueue(&mut self, events: Vec<Arc<Event>>) {
         self.next = events.last().map_or(self.next, |last| last.id.next());
-        self.replayed_action_count += replay::count_replayable(events.iter().map(Arc::as_ref));
         for event in events {
             self.queue.push_event(event, ConversationUpdate::Event);
         }
     }
-
-    fn track_event(&mut self, event: &Event) {
-        track_answer(event, &mut self.answer);
-        let is_message = |action: &Action| matches!(action, Action::Message(_) | Action::System(_));
-        if matches!(&event.body, EventBody::Action(action) if !is_message(action)) {
-            self.continue_request_count = 0;
-        }
-    }
-
-    fn send(&mut self, message: MessageAction) -> Result<(), ConversationsError> {
-        let before = self.conversation.state();
-        self.conversation.send_message(message)?;
-        self.unapplied = Some(UnappliedInput::Message(before));
-        Ok(())
-    }
-
-    /// Sends the next message of the replayed user if it is due. Returns whether it was.
-    fn send_replayed_message(&mut self, state: &State) -> Result<bool, ConversationsError> {
-        let next = self.replayed.as_ref().and_then(|replayed| {
-            replayed.message_after(self.replayed_message_count, self.replayed_action_count)
-        });
-        let due = next
-            .filter(|_| !state.has_pending_actions() && !self.is_stopping)
-            .filter(|_| !matches!(state.agent_state, AgentState::Stopped | AgentState::Paused));
-        let Some(message) = due.cloned() else {
-            return Ok(false);
-        };
-        self.replayed_message_count += 1;
-        self.send(message)?;
-        Ok(true)
-    }
-
-    /// Requests an agent that asks a question to continue on its own, if there is no user. Returns
-    /// whether it did.
-    fn request_continue(&mut self, state: &State) -> Result<bool, ConversationsError> {
-        let is_due = self.auto_continue
-            && !self.is_stopping
-            && state.agent_state == AgentState::AwaitingUserInput
-            && self.continue_request_count < MAX_CONTINUE_REQUESTS;
-        if is_due {
-            self.continue_request_count += 1;
-            self.send_message(CONTINUE_REQUEST)?;
-        }
-        Ok(is_due)
-    }
-
-    async fn wait_until_applied(&mut self) {
-        match &self.unapplied {
-            None => return,
-            Some(UnappliedInput::Message(before)) => {
-                self.conversation
-                    .wait_for(|now| has_message_arrived(now, before))
-                    .await;
-            }
-            Some(UnappliedInput::UserDecision(action)) => {
-                self.conversation
-                    .wait_for(|now| action_awaiting_confirmation(now) != Some(*action))
-                    .await;
-            }
-        }
-        self.unapplied = None;
-    }
-}
-
-/// Applies a decision to the action that awaits confirmation, or only to the named one.
-pub(crate) fn decide(
-    conversation: &Conversation,
-    action: Option<EventId>,
-    decision: UserDecision,
-) -> Result<(), ConversationsError> {
-    let to_approve = || action.or_else(|| action_awaiting_confirmation(&conversation.state()));
-    match decision {
-        UserDecision::Approve => conversation.confirm(action)?,
-        UserDecision::ApproveSimilar => match to_approve() {
-            Some(action) => conversation.confirm_similar(action)?,
-            None => conversation.confirm(None)?,
-        },
-        UserDecision::Reject(reason) => conversation.reject(action, reason)?,
-    }
-    Ok(())
 }
 
 /// Updates the agent's answer to the user. Messages of other agents are not for the user.
@@ -351,12 +178,6 @@ fn track_answer(event: &Event, answer: &mut Option<String>) {
         (EventSource::Agent, EventBody::Action(_)) => *answer = None,
         _ => {}
     }
-}
-
-/// Whether a message that was sent in the state `before` has arrived. A new title is an event too.
-fn has_message_arrived(now: &State, before: &State) -> bool {
-    let title_events = u64::from(now.title != before.title);
-    now.next_id.0 > before.next_id.0 + title_events
 }
 
 /// Whether the conversation continues only with an input of the user.

@@ -20,6 +20,7 @@
 //! conversation on the engine's test parts.
 
 mod claim;
+mod commands;
 mod copy;
 mod error;
 mod follow;
@@ -32,11 +33,11 @@ mod log_pages;
 mod parts;
 mod ports;
 mod profile;
-mod resume;
 mod running;
 mod selector;
 mod single_process;
 mod start;
+mod stored;
 mod sweeping;
 mod task_prompt;
 mod title;
@@ -56,7 +57,7 @@ pub use engine::events::{InvalidPosition, ListPosition, Overview};
 pub use claim::{Claim, FolderUse};
 pub use copy::{CopiedLog, CopyMode, EventPages};
 pub use error::ConversationsError;
-pub use follow::{FollowOptions, Follower, RunOutcome};
+pub use follow::{Follower, RunOutcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{
     ComposedConversation, ConversationFactory, ConversationRequest, EventStream,
@@ -71,11 +72,11 @@ pub use profile::{
     GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile,
     UserProfile, UserProfiles,
 };
-pub use resume::{ResumeRequest, StoredConversation, UserDecision};
 pub use running::{CloseReason, ClosedConversation};
 pub use selector::{AmbiguousId, ConversationSelector, find_by_id_part};
 pub use single_process::{NoWorkspaces, ProcessLocks};
 pub use start::{InitialTask, NewConversation};
+pub use stored::StoredConversation;
 pub use sweeping::{SWEEP_INTERVAL, SandboxRetention, Sweep};
 pub use task_prompt::task_prompt;
 pub use trajectory::TrajectoryPages;

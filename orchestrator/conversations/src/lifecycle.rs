@@ -1,36 +1,23 @@
-//! Starts, resumes, steers and closes the conversations that run in this process.
+//! Starts, resumes and closes the conversations that run in this process.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use engine::clock;
-use engine::conversation::{
-    Conversation, Effect, EngineParts, Input, InputKind, ResumeOptions, SandboxConnection, State,
-    transition,
-};
-use engine::replay::Trajectory;
-use engine::title::first_line;
+use engine::conversation::{Conversation, EngineParts, InputKind, State};
 use protocol::action::MessageAction;
-use protocol::record::{ConversationTitled, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
-use protocol::{AgentState, ConversationId, Event, EventId, EventSource, Record, UserId};
+use protocol::{ConversationId, EventId, UserCommand, UserId};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::follow::is_at_rest;
 use crate::library::FindProvider;
-use crate::resume::find_decided;
 use crate::running::RunningConversation;
 use crate::{
     Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError,
-    FollowOptions, Follower, InitialTask, NewConversation, ResumeRequest, StoredConversation,
-    UserDecision, follow, title,
+    Follower, NewConversation, StoredConversation, title,
 };
-
-/// Maximum time until a conversation that is opened starts its sandbox.
-const MAX_START_WAIT: Duration = Duration::from_secs(1);
 
 impl Conversations {
     /// Claims the id of a new conversation. Nothing is stored before it is started.
@@ -61,11 +48,12 @@ impl Conversations {
             title,
             task,
         } = new;
-        let guarded = parts.to_guarded(Arc::clone(&self.store), &claim);
-        let message = match &task {
-            InitialTask::Message(message) => Some(redact(message, &parts)),
-            InitialTask::None | InitialTask::Replay { .. } => None,
-        };
+        let mut guarded = parts.to_guarded(Arc::clone(&self.store), &claim);
+        guarded.replayed_user = task.replayed_user();
+        let message = task.into_message().map(|message| MessageAction {
+            content: parts.redactor.text(&message.content).into_owned(),
+            ..message
+        });
         let conversation = Conversation::start_with(
             guarded.clone(),
             claim.id().clone(),
@@ -79,14 +67,7 @@ impl Conversations {
         .await?;
         claim.mark_started();
         let needs_title = title.is_none();
-        self.register(
-            claim,
-            conversation,
-            guarded,
-            parts,
-            task.into_trajectory(),
-            needs_title,
-        );
+        self.register(claim, conversation, guarded, parts, needs_title);
         Ok(())
     }
 
@@ -108,66 +89,28 @@ impl Conversations {
         StoredConversation::read(Arc::clone(&self.store), claim).await
     }
 
-    /// Resumes a stored conversation in this process. A running action is attached to, never run
-    /// again. Returns once the conversation has received the request.
+    /// Runs a stored conversation in this process. An agent that was working continues, and a
+    /// running action is attached to, never run again.
     ///
     /// # Errors
-    /// See [`StoredConversation::check`]; [`ConversationsError::Conversation`] if the log cannot be
-    /// read.
+    /// [`ConversationsError::Conversation`] if the log cannot be read.
     pub async fn resume(
         &self,
         stored: StoredConversation,
         parts: ConversationParts,
-        request: ResumeRequest,
         confirmation: ConfirmationPolicy,
     ) -> Result<(), ConversationsError> {
-        stored.check(&request)?;
         let guarded = parts.to_guarded(Arc::clone(&self.store), &stored.claim);
         let conversation =
             Conversation::recover(guarded.clone(), stored.claim.id().clone()).await?;
-        let from = stored.state.next_id;
-        let needs_resume = stored.needs_resume(&request);
-        let options = stored.resume_options(&request, confirmation);
-        let awaits_start = stored.awaits_start(&request);
-        let has_input = needs_resume
-            || awaits_start && stored.state.agent_state == AgentState::Stopped
-            || request.loop_recovery.is_some()
-            || request.decision.is_some()
-            || request.message.is_some();
-        match request.loop_recovery {
-            Some(recovery) => conversation.recover_from_loop(recovery)?,
-            None if needs_resume => conversation.resume(options)?,
-            None if awaits_start => conversation.await_message()?,
-            None => {}
-        }
-        match request.decision {
-            Some(UserDecision::Reject(reason)) => {
-                let reason = parts.redactor.text(&reason).into_owned();
-                follow::decide(&conversation, None, UserDecision::Reject(reason))?;
-            }
-            Some(decision) => follow::decide(&conversation, request.decided_action, decision)?,
-            None => {}
-        }
-        if let Some(message) = &request.message {
-            conversation.send_message(redact(message, &parts))?;
-        }
-        if has_input {
-            // Without this, a follower could still see the conversation at rest.
-            conversation.wait_for(|now| now.next_id > from).await;
-        } else if awaits_start {
-            // A file that a client uploads at once waits for the sandbox.
-            let is_starting = |now: &State| now.schedule.sandbox != SandboxConnection::Absent;
-            let _ = timeout(MAX_START_WAIT, conversation.wait_for(is_starting)).await;
+        if stored.state.confirmation != confirmation {
+            // Before what the user sends next.
+            drop(conversation.submit(UserCommand::SetConfirmation {
+                policy: confirmation,
+            })?);
         }
         let needs_title = stored.state.title.is_none();
-        self.register(
-            stored.claim,
-            conversation,
-            guarded,
-            parts,
-            None,
-            needs_title,
-        );
+        self.register(stored.claim, conversation, guarded, parts, needs_title);
         Ok(())
     }
 
@@ -178,7 +121,6 @@ impl Conversations {
         conversation: Conversation,
         guarded: EngineParts,
         parts: ConversationParts,
-        replayed: Option<Trajectory>,
         needs_title: bool,
     ) {
         let conversation = Arc::new(conversation);
@@ -194,7 +136,6 @@ impl Conversations {
             parts: guarded,
             redactor: parts.redactor,
             disposition: parts.disposition,
-            replayed,
             claim,
             title_task,
             last_input: Instant::now(),
@@ -270,8 +211,7 @@ impl Conversations {
         self.running.longest_at_rest(owner)
     }
 
-    /// Follows a running conversation. The first follower also sends the messages of a replayed
-    /// user.
+    /// Follows a running conversation from an event on.
     ///
     /// # Errors
     /// [`ConversationsError::NotRunning`], or [`ConversationsError::Store`] if the log cannot be
@@ -279,143 +219,12 @@ impl Conversations {
     pub async fn follow(
         &self,
         id: &ConversationId,
-        options: FollowOptions,
+        from: EventId,
     ) -> Result<Follower, ConversationsError> {
-        let (conversation, replayed) = self.running.with(id, |running| {
-            (Arc::clone(&running.conversation), running.replayed.take())
-        })?;
-        Follower::new(conversation, replayed, options).await
-    }
-
-    /// Sends a message to a running conversation as the user.
-    ///
-    /// # Errors
-    /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or
-    /// closed.
-    pub fn send_message(
-        &self,
-        id: &ConversationId,
-        message: MessageAction,
-    ) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| {
-            running.last_input = Instant::now();
-            let content = running.redactor.text(&message.content).into_owned();
-            Ok(running
-                .conversation
-                .send_message(MessageAction { content, ..message })?)
-        })?
-    }
-
-    /// Decides on the action of a running conversation that awaits confirmation.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message); [`ConversationsError::NothingToDecide`] or
-    /// [`ConversationsError::OtherActionAwaits`].
-    pub(crate) fn decide(
-        &self,
-        id: &ConversationId,
-        action: Option<EventId>,
-        decision: UserDecision,
-    ) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| {
-            let action = find_decided(id, &running.conversation.state(), action)?;
-            follow::decide(&running.conversation, Some(action), decision)
-        })?
-    }
-
-    /// Pauses a running conversation's agent. An action in flight completes.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn pause(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.running
-            .with(id, |running| Ok(running.conversation.pause()?))?
-    }
-
-    /// Resumes the agent of a running conversation that is paused, stopped or has failed.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn continue_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| {
-            Ok(running.conversation.resume(ResumeOptions::default())?)
-        })?
-    }
-
-    /// Sets the title of a running conversation. Returns it as it is stored: one line without
-    /// secrets.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn set_title(
-        &self,
-        id: &ConversationId,
-        title: &str,
-    ) -> Result<String, ConversationsError> {
-        self.running.with(id, |running| {
-            let title = first_line(&running.redactor.text(title));
-            running.conversation.set_title(&title)?;
-            Ok(title)
-        })?
-    }
-
-    /// Sets the title of a conversation that does not run. The composition root redacts no secrets
-    /// in it.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or
-    /// [`ConversationsError::Store`].
-    pub async fn set_stored_title(
-        &self,
-        id: &ConversationId,
-        title: &str,
-    ) -> Result<(), ConversationsError> {
-        let titled = Record::from(ConversationTitled {
-            title: first_line(title),
-        });
-        self.append_to_stored(id, EventSource::Environment, titled)
-            .await
-    }
-
-    /// Records the user's feedback on a running conversation.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn record_feedback(
-        &self,
-        id: &ConversationId,
-        feedback: FeedbackGiven,
-    ) -> Result<(), ConversationsError> {
-        self.running.with(id, |running| {
-            Ok(running.conversation.record_feedback(feedback)?)
-        })?
-    }
-
-    /// Records the user's feedback on a conversation that does not run.
-    ///
-    /// # Errors
-    /// See [`set_stored_title`](Self::set_stored_title).
-    pub async fn record_stored_feedback(
-        &self,
-        id: &ConversationId,
-        feedback: FeedbackGiven,
-    ) -> Result<(), ConversationsError> {
-        self.append_to_stored(id, EventSource::User, Record::from(feedback))
-            .await
-    }
-
-    /// Appends a record to the log of a conversation that does not run.
-    async fn append_to_stored(
-        &self,
-        id: &ConversationId,
-        source: EventSource,
-        record: Record,
-    ) -> Result<(), ConversationsError> {
-        let stored = self.open(id).await?;
-        let event = Event::new(stored.state.next_id, clock::now(), source, record);
-        self.store.append(id, &[event]).await?;
-        self.running.notify();
-        Ok(())
+        let conversation = self
+            .running
+            .with(id, |running| Arc::clone(&running.conversation))?;
+        Follower::new(conversation, from).await
     }
 
     /// Removes the sandbox of a conversation that does not run, and records that it has none. Does
@@ -443,27 +252,9 @@ impl Conversations {
             .destroy(&lease.sandbox_id)
             .await
             .map_err(ConversationsError::RemoveSandbox)?;
-        let removed = Input {
-            at: clock::now(),
-            kind: InputKind::SandboxRemoved,
-        };
-        let (_, effects) = transition(stored.state.clone(), removed);
-        for effect in effects {
-            if let Effect::Append(events) = effect {
-                self.store.append(id, &events).await?;
-            }
-        }
-        self.running.notify();
+        self.append_input(&stored, InputKind::SandboxRemoved)
+            .await?;
         Ok(())
-    }
-
-    /// Stops a running conversation's agent. An action in flight is cancelled.
-    ///
-    /// # Errors
-    /// See [`send_message`](Self::send_message).
-    pub fn stop(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.running
-            .with(id, |running| Ok(running.conversation.stop()?))?
     }
 
     /// Lets the running conversations start nothing any more, and returns once none of them calls a
@@ -505,13 +296,5 @@ impl Conversations {
             Arc::clone(&self.workspaces),
         )
         .await
-    }
-}
-
-fn redact(message: &MessageAction, parts: &ConversationParts) -> MessageAction {
-    let content = parts.redactor.text(&message.content).into_owned();
-    MessageAction {
-        content,
-        ..message.clone()
     }
 }

@@ -29,6 +29,8 @@ pub struct ConversationParts {
     pub analyzer: Option<Arc<dyn SecurityAnalyzer>>,
     /// The user's own knowledge, to which the workspace's is added. `None` disables both.
     pub memory: Option<Memory>,
+    /// Whether an agent that asks a question is requested to continue, because no user is there.
+    pub is_unattended: bool,
     /// Redacts secrets in everything that is stored, shown or sent to tool servers.
     pub redactor: Redactor,
     /// The secrets that commands can use by name.
@@ -69,6 +71,8 @@ impl ConversationParts {
             spec: self.spec.clone(),
             analyzer: self.analyzer.clone(),
             memory: self.memory.clone(),
+            is_unattended: self.is_unattended,
+            replayed_user: None,
         }
     }
 }

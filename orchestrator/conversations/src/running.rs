@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::conversation::{Conversation, EngineParts, SandboxDisposition, State};
-use engine::replay::Trajectory;
 use engine::secrets::Redactor;
 use futures_util::future::join_all;
 use protocol::{ConversationId, UserId};
@@ -22,7 +21,6 @@ pub(crate) struct RunningConversation {
     pub(crate) parts: EngineParts,
     pub(crate) redactor: Redactor,
     pub(crate) disposition: SandboxDisposition,
-    pub(crate) replayed: Option<Trajectory>,
     pub(crate) claim: Claim,
     pub(crate) title_task: Option<AbortOnDropHandle<()>>,
     /// When the conversation was opened, or the user last sent something.

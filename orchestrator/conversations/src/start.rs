@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use engine::agent::Agent;
+use engine::conversation::ReplayedUser;
 use engine::replay::{Replay, Trajectory};
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
@@ -64,10 +65,17 @@ impl InitialTask {
         )
     }
 
-    pub(crate) fn into_trajectory(self) -> Option<Trajectory> {
+    pub(crate) fn replayed_user(&self) -> Option<ReplayedUser> {
         match self {
             Self::None | Self::Message(_) => None,
-            Self::Replay { trajectory, .. } => Some(trajectory),
+            Self::Replay { trajectory, .. } => Some(trajectory.user()),
+        }
+    }
+
+    pub(crate) fn into_message(self) -> Option<MessageAction> {
+        match self {
+            Self::Message(message) => Some(message),
+            Self::None | Self::Replay { .. } => None,
         }
     }
 }

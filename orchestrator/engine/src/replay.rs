@@ -1,8 +1,8 @@
 //! Replays the actions of a saved trajectory, which may come from any version of V0.
 //!
 //! [`Replay`] is an agent that repeats the actions of the trajectory's agent, and then lets a live
-//! agent continue. It reads its position from the log, so it continues after a crash. The caller
-//! sends the trajectory's user messages: [`Trajectory::message_after`].
+//! agent continue. It reads its position from the log, so it continues after a crash. The user's
+//! messages are sent by the conversation: [`Trajectory::user`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use protocol::{
 };
 
 use crate::agent::{Agent, AgentStep};
+use crate::conversation::ReplayedUser;
 use crate::draft_editor;
 use crate::llm::{Llm, LlmError, LlmProgress};
 use crate::view::View;
@@ -128,12 +129,9 @@ impl Trajectory {
         self.unresolved_drafts
     }
 
-    /// Returns user message `number`, from 0, if it is due after `done` replayed actions.
-    pub fn message_after(&self, number: usize, done: usize) -> Option<&MessageAction> {
-        self.messages
-            .get(number)
-            .filter(|(after, _)| *after <= done)
-            .map(|(_, message)| message)
+    /// Returns the user, who sends each message after as many actions as in the trajectory.
+    pub fn user(&self) -> ReplayedUser {
+        ReplayedUser::new(self.messages.iter().cloned())
     }
 
     /// Compares the results in `log` with those of the trajectory, as far as the agent sees them.
@@ -156,11 +154,6 @@ impl Trajectory {
             })
             .collect()
     }
-}
-
-/// Returns the number of replayable actions in a log.
-pub fn count_replayable<'a>(log: impl IntoIterator<Item = &'a Event>) -> usize {
-    log.into_iter().filter(|event| is_replayable(event)).count()
 }
 
 /// An agent that replays a trajectory, and then lets a live agent continue.

@@ -21,7 +21,7 @@ use hyper_util::service::TowerToHyperService;
 use protocol::action::ConfirmationState;
 use protocol::{
     Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation,
-    ObservationKind, Record,
+    ObservationKind, Record, UserCommand,
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ use crate::error::ApiError;
 use crate::extract::read_body;
 use crate::input_memory::{FREE_BYTES, InputPermit};
 use crate::json_values::{MAX_VALUES, check_count};
-use crate::routes::UserEvent;
+use crate::routes;
 use crate::socket_frames::BoundedFrames;
 use crate::state::ServerState;
 use crate::stream::{ClientUpdates, first_after};
@@ -366,14 +366,14 @@ fn enqueue(
 }
 
 /// Parses the first argument of an event.
-fn parse_event(json: &[u8]) -> Result<UserEvent, ApiError> {
+fn parse_event(json: &[u8]) -> Result<UserCommand, ApiError> {
     check_count("event", json, MAX_VALUES)?;
     let values = serde_json::from_slice::<Vec<Value>>(json);
     let argument = values
         .map_err(|error| ApiError::invalid("event", error))?
         .into_iter()
         .nth(1);
-    UserEvent::parse(argument.ok_or_else(|| ApiError::invalid("event", "has no argument"))?)
+    routes::parse_command(argument.ok_or_else(|| ApiError::invalid("event", "has no argument"))?)
 }
 
 /// Applies the actions of a socket until it is closed or the server shuts down.
@@ -414,27 +414,25 @@ async fn apply_action(
         .ok_or(ApiError::NoKey)?;
     auth::require_write(&caller)?;
     state.audit.catch_up().await?;
-    let event = parse_body(state, json, parse_event).await?;
-    let UserEvent::Decision {
-        action: None,
-        decision,
-    } = event
+    let mut command = parse_body(state, json, parse_event).await?;
+    let (UserCommand::Confirm { action, .. } | UserCommand::Reject { action, .. }) = &mut command
     else {
-        return event.apply(state, id).await;
+        return routes::apply(state, id, command).await;
     };
+    if action.is_some() {
+        return routes::apply(state, id, command).await;
+    }
     // Waits until the conversation runs: the action of an earlier socket awaits its decision then.
     if state.conversations.state(id).is_none() {
-        state.conversations.start(id).await?;
+        let opening = UserCommand::AwaitMessage;
+        state.conversations.apply(id, opening).await?;
     }
     let running = state.conversations.state(id);
-    let Some(action) = question.decided(running.as_deref()) else {
+    let Some(decided) = question.decided(running.as_deref()) else {
         return Ok(());
     };
-    let action = Some(action);
-    match (UserEvent::Decision { action, decision })
-        .apply(state, id)
-        .await
-    {
+    *action = Some(decided);
+    match routes::apply(state, id, command).await {
         Err(ApiError::Conversations(
             ConversationsError::NothingToDecide(_) | ConversationsError::OtherActionAwaits { .. },
         )) => Ok(()),
@@ -499,7 +497,9 @@ async fn open(state: &ServerState, caller: &Caller, client: Option<Client>, id: 
     }
     let opened = async {
         state.audit.catch_up().await?;
-        Ok::<_, ApiError>(state.conversations.start(id).await?)
+        let opening = UserCommand::AwaitMessage;
+        state.conversations.apply(id, opening).await?;
+        Ok::<_, ApiError>(())
     };
     let result = opened.await;
     if let Err(error) = &result {

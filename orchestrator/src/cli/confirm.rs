@@ -1,6 +1,6 @@
 //! Asks the user at the terminal to confirm an action, or to instruct an agent that waits.
 
-use conversations::UserDecision;
+use protocol::{EventId, UserCommand};
 
 use super::interrupts::Interrupts;
 use super::print;
@@ -12,9 +12,10 @@ const REASON: &str = "  reason for the agent, or Enter for none: ";
 const INSTRUCTION: &str = "  what should the agent do? (Enter to leave): ";
 
 /// Answer to the question about an action.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) enum Answer {
-    Decision(UserDecision),
+    /// A confirmation or a rejection.
+    Decision(UserCommand),
     Stop,
     /// Standard input was closed. The question stays open.
     Leave,
@@ -73,6 +74,7 @@ impl TerminalPrompt {
     /// approved with it.
     pub(super) async fn ask_decision(
         &mut self,
+        action: EventId,
         description: &str,
         similar: Option<&str>,
         interrupts: &mut Interrupts,
@@ -92,9 +94,14 @@ impl TerminalPrompt {
                 InputLine::End => return Answer::Leave,
             };
             match parse_choice(&line) {
-                Some(Choice::Approve) => return Answer::Decision(UserDecision::Approve),
+                Some(Choice::Approve) => {
+                    return Answer::Decision(UserCommand::confirm(Some(action)));
+                }
                 Some(Choice::ApproveSimilar) if similar.is_some() => {
-                    return Answer::Decision(UserDecision::ApproveSimilar);
+                    return Answer::Decision(UserCommand::Confirm {
+                        action: Some(action),
+                        and_similar: true,
+                    });
                 }
                 Some(Choice::Stop) => return Answer::Stop,
                 Some(Choice::Reject) => {
@@ -102,9 +109,10 @@ impl TerminalPrompt {
                         .ask_line(REASON, LineHistory::Remember, interrupts)
                         .await
                     {
-                        InputLine::Line(reason) => {
-                            Answer::Decision(UserDecision::Reject(reason.trim().to_owned()))
-                        }
+                        InputLine::Line(reason) => Answer::Decision(UserCommand::Reject {
+                            action: Some(action),
+                            reason: reason.trim().to_owned(),
+                        }),
                         InputLine::Interrupted => Answer::Stop,
                         InputLine::End => Answer::Leave,
                     };

@@ -13,6 +13,7 @@ use engine::memory::Memory;
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{AgentState, ConversationId, EventId};
 
+use super::confirm::TerminalPrompt;
 use super::follow::{FollowResult, TerminalFollower};
 use super::interrupts::Interrupts;
 use super::run_options::RunOptions;
@@ -128,10 +129,15 @@ impl ConversationRun<'_> {
         if let Some(warning) = models.budget_warning(config, max_budget) {
             print::warning(&warning);
         }
-        if self.options.output() == Output::Transcript {
+        let output = self.options.output();
+        if output == Output::Transcript {
             print_description(id, started, config);
         }
-        Ok(parts)
+        let has_user = TerminalPrompt::at_terminal(output).is_some();
+        Ok(ConversationParts {
+            is_unattended: !self.options.no_auto_continue && !has_user,
+            ..parts
+        })
     }
 
     /// Shows the running conversation from an event to its end, and closes it. If `has_answer`, the
@@ -155,7 +161,6 @@ impl ConversationRun<'_> {
             id,
             output,
             from,
-            auto_continue: !self.options.no_auto_continue,
             network: &compose::network(config.runtime, &config.sandbox),
         };
         // Until the end, so that no interrupt is lost or counted twice.

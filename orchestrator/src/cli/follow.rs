@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use conversations::{
-    ConversationUpdate, Conversations, FollowOptions, Follower, RunOutcome, WaitState,
+use conversations::{ConversationUpdate, Conversations, Follower, RunOutcome, WaitState};
+use engine::conversation::{Applying, ConversationError, State};
+use protocol::{
+    AgentState, ConversationId, Event, EventBody, EventId, ObservationKind, UserCommand,
 };
-use engine::conversation::State;
-use protocol::{AgentState, ConversationId, Event, EventBody, EventId, ObservationKind};
 use tokio::time::{Instant, sleep};
 
 use super::confirm::{Answer, Instruction, TerminalPrompt};
@@ -22,9 +22,6 @@ pub(super) struct TerminalFollower<'a> {
     pub(super) output: Output,
     /// The first event to show.
     pub(super) from: EventId,
-    /// Whether an agent that asks a question is requested to continue if no user is at the
-    /// terminal.
-    pub(super) auto_continue: bool,
     /// Description of the sandbox's network.
     pub(super) network: &'a str,
 }
@@ -58,6 +55,10 @@ struct Terminal<'a> {
     /// `None` if no user is at the terminal.
     prompt: Option<TerminalPrompt>,
     interrupts: &'a mut Interrupts,
+    conversations: &'a Conversations,
+    id: &'a ConversationId,
+    /// The user's command that the conversation has not applied yet.
+    applying: Option<Applying>,
     /// End of the grace period of a conversation that is being stopped.
     deadline: Option<Instant>,
 }
@@ -70,15 +71,14 @@ impl TerminalFollower<'_> {
     pub(super) async fn follow(self, interrupts: &mut Interrupts) -> anyhow::Result<FollowResult> {
         let mut terminal = Terminal {
             interrupts,
+            conversations: self.conversations,
+            id: self.id,
+            applying: None,
             screen: Screen::new(self.output),
             prompt: TerminalPrompt::at_terminal(self.output),
             deadline: None,
         };
-        let options = FollowOptions {
-            from: self.from,
-            auto_continue: self.auto_continue && terminal.prompt.is_none(),
-        };
-        let mut follower = self.conversations.follow(self.id, options).await?;
+        let mut follower = self.conversations.follow(self.id, self.from).await?;
         let exit = self.follow_to_exit(&mut follower, &mut terminal).await?;
         Ok(FollowResult {
             exit,
@@ -103,7 +103,7 @@ impl TerminalFollower<'_> {
                 && print::has_lost_reader()
                 && !follower.is_at_rest()
             {
-                terminal.stop(follower)?;
+                terminal.stop()?;
             }
             let progress = tokio::select! {
                 biased;
@@ -112,14 +112,19 @@ impl TerminalFollower<'_> {
                         return Ok(Exit::Interrupted);
                     }
                     print::note("\nglovebox: stopping; interrupt again to exit immediately\n");
-                    terminal.stop(follower)?;
+                    terminal.stop()?;
                     continue;
                 }
                 () = wait_until(terminal.deadline), if may_stop => {
                     print::warning("the running action was not terminated in time");
                     return Ok(Exit::Interrupted);
                 }
-                progress = follower.next() => progress?,
+                applied = wait_for(&mut terminal.applying), if terminal.applying.is_some() => {
+                    terminal.applying = None;
+                    applied?;
+                    continue;
+                }
+                progress = follower.next(), if terminal.applying.is_none() => progress?,
                 () = sleep(STALL_DELAY), if terminal.screen.has_open_answer() => {
                     terminal.screen.close_line();
                     continue;
@@ -144,7 +149,7 @@ impl TerminalFollower<'_> {
                 ConversationUpdate::Live(notice) => screen.show_update(notice),
                 ConversationUpdate::LiveGap => screen.show_gap(None),
                 ConversationUpdate::Waiting(waiting) => {
-                    if let Some(exit) = terminal.ask_user(follower, &waiting, self.network).await? {
+                    if let Some(exit) = terminal.ask_user(&waiting, self.network).await? {
                         return Ok(exit);
                     }
                 }
@@ -155,9 +160,16 @@ impl TerminalFollower<'_> {
 }
 
 impl Terminal<'_> {
-    fn stop(&mut self, follower: &mut Follower) -> anyhow::Result<()> {
-        follower.stop()?;
+    fn stop(&mut self) -> anyhow::Result<()> {
+        self.send(UserCommand::Stop)?;
         self.deadline = Some(Instant::now() + STOP_GRACE_PERIOD);
+        Ok(())
+    }
+
+    /// Sends a command. The conversation is not followed further before it is applied: until then,
+    /// it waits for the user.
+    fn send(&mut self, command: UserCommand) -> anyhow::Result<()> {
+        self.applying = Some(self.conversations.submit(self.id, command)?);
         Ok(())
     }
 
@@ -165,7 +177,6 @@ impl Terminal<'_> {
     /// answer.
     async fn ask_user(
         &mut self,
-        follower: &mut Follower,
         waiting: &WaitState,
         network: &str,
     ) -> anyhow::Result<Option<Exit>> {
@@ -190,7 +201,7 @@ impl Terminal<'_> {
                 .without_status(prompt.ask_instruction(self.interrupts))
                 .await
             {
-                Instruction::Message(content) => follower.send_message(&content)?,
+                Instruction::Message(content) => self.send(UserCommand::message(content))?,
                 Instruction::Stop => return Ok(Some(Exit::Interrupted)),
                 Instruction::Leave => return Ok(Some(exit_of(state, false))),
             }
@@ -203,10 +214,10 @@ impl Terminal<'_> {
             describe_asked(state, network),
             approval::describe_similar(&pending.to_action()),
         );
-        let deciding = prompt.ask_decision(&description, similar, self.interrupts);
+        let deciding = prompt.ask_decision(pending.action, &description, similar, self.interrupts);
         match self.screen.without_status(deciding).await {
-            Answer::Decision(decision) => follower.decide(pending.action, decision)?,
-            Answer::Stop => self.stop(follower)?,
+            Answer::Decision(command) => self.send(command)?,
+            Answer::Stop => self.stop()?,
             Answer::Leave => return Ok(Some(exit_of(state, false))),
         }
         Ok(None)
@@ -236,6 +247,14 @@ fn describe_asked(state: &State, network: &str) -> String {
         .map(|task| format!("\non task {task}:"))
         .unwrap_or_default();
     format!("{task}{}", approval::describe(pending, network))
+}
+
+/// Waits until a command is applied. Never returns if there is none.
+async fn wait_for(applying: &mut Option<Applying>) -> Result<(), ConversationError> {
+    match applying {
+        Some(applying) => applying.await.map(drop),
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until a time. Never returns if there is none.

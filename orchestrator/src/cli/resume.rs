@@ -4,10 +4,8 @@ use std::path::Path;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCandidates;
-use conversations::{ResumeRequest, UserDecision};
-use engine::conversation::LoopRecovery;
-use protocol::AgentState;
-use protocol::action::MessageAction;
+use protocol::command::LoopRecovery;
+use protocol::{AgentState, UserCommand};
 
 use super::confirm::TerminalPrompt;
 use super::conversation_id::ConversationChoice;
@@ -128,34 +126,42 @@ async fn resume_in(
         ..overrides
     };
     let mut config = load_trusted_config(&overrides)?;
-    let request = ResumeRequest {
-        message: task.map(|content| MessageAction {
-            content,
-            ..MessageAction::default()
-        }),
-        decision: if confirm {
-            Some(UserDecision::Approve)
-        } else {
-            reject.map(UserDecision::Reject)
+    let has_message = task.is_some();
+    let resume = match from_loop {
+        Some(recovery) => UserCommand::RecoverFromLoop {
+            recovery: recovery.into(),
         },
-        decided_action: None,
-        loop_recovery: from_loop.map(LoopRecovery::from),
-        more_iterations: options.max_iterations,
-        more_budget: options.max_budget,
-        is_held: false,
+        None => UserCommand::Resume {
+            more_iterations: options.max_iterations,
+            more_budget: options.max_budget,
+        },
     };
-    stored.check(&request)?;
+    let decision = match reject {
+        Some(reason) => Some(UserCommand::Reject {
+            action: None,
+            reason,
+        }),
+        None => confirm.then(|| UserCommand::confirm(None)),
+    };
+    let message = task.map(UserCommand::message);
+    let commands: Vec<_> = [Some(resume), decision, message]
+        .into_iter()
+        .flatten()
+        .collect();
+    for command in &commands {
+        stored.check(command)?;
+    }
     // At a terminal, the user is asked for the message.
-    let asks = request.message.is_none()
+    let asks = !has_message
         && stored.state.agent_state == AgentState::AwaitingUserInput
         && TerminalPrompt::at_terminal(options.output()).is_some();
-    if stored.awaits_message() && request.message.is_none() && !asks {
+    if stored.awaits_message() && !has_message && !asks {
         print::note(&format!(
             "conversation {id} has finished; send another message with -t TEXT\n"
         ));
         return Ok(super::follow::exit_of(&stored.state, false));
     }
-    if stored.state.last_user_message.is_none() && request.message.is_none() && !asks {
+    if stored.state.last_user_message.is_none() && !has_message && !asks {
         let text = format!("conversation {id} has no task: send one with -t TEXT");
         return Err(UsageError(text).into());
     }
@@ -207,7 +213,8 @@ async fn resume_in(
         state_dir,
         options: &options,
     };
-    let parts = run.compose_parts(&started, &models, agent, stored.max_budget(&request))?;
+    let max_budget = options.max_budget.or(stored.state.max_budget);
+    let parts = run.compose_parts(&started, &models, agent, max_budget)?;
     let sweep = compose::sweep(&parts.provider, &config, stores);
     if let Some(changed) = changed {
         changed
@@ -218,13 +225,10 @@ async fn resume_in(
         .last_message
         .filter(|_| asks)
         .unwrap_or(stored.state.next_id);
-    conversations
-        .resume(
-            stored,
-            parts,
-            request,
-            compose::confirmation_policy(&config.security),
-        )
-        .await?;
+    let confirmation = compose::confirmation_policy(&config.security);
+    conversations.resume(stored, parts, confirmation).await?;
+    for command in commands {
+        conversations.apply(&id, command).await?;
+    }
     run.finish(from, true, trajectory, sweep).await
 }

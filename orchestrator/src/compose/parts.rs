@@ -90,6 +90,7 @@ pub(crate) fn parts(
         spec,
         analyzer,
         memory: memory(config),
+        is_unattended: false,
         redactor,
         secrets: registry(&config.secrets),
         title_model: models.title(),

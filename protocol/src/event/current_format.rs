@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::{CanonicalEvent, Envelope, Event, EventBody, EventSource, Timestamp};
 use crate::action::Action;
-use crate::ids::EventId;
+use crate::ids::{CommandId, EventId};
 use crate::metrics::Metrics;
 use crate::observation::{Observation, ObservationKind};
 use crate::record::Record;
@@ -37,6 +37,7 @@ struct RawEvent<'a> {
     cause: Option<EventId>,
     delegation: Option<EventId>,
     events_seen: Option<EventId>,
+    command: Option<CommandId>,
     timeout: Option<f64>,
     #[serde(borrow)]
     tool_call_metadata: Option<RawToolCallMetadata<'a>>,
@@ -84,6 +85,7 @@ impl RawEvent<'_> {
             cause,
             delegation,
             events_seen,
+            command,
             timeout,
             llm_metrics,
             ..
@@ -95,6 +97,7 @@ impl RawEvent<'_> {
             cause,
             delegation,
             events_seen,
+            command,
             timeout,
             tool_call_metadata,
             llm_metrics,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use crate::action::Action;
-use crate::ids::EventId;
+use crate::ids::{CommandId, EventId};
 use crate::kinds::Fields;
 use crate::lenient;
 use crate::metrics::Metrics;
@@ -76,6 +76,8 @@ pub struct Event {
     /// The end of the log that the model saw when it wrote the response that starts here. Not part
     /// of V0.
     pub events_seen: Option<EventId>,
+    /// The user's command that caused this event. Not part of V0.
+    pub command: Option<CommandId>,
     /// The timeout of the action, in seconds.
     pub timeout: Option<f64>,
     /// The tool call that this event belongs to.
@@ -111,6 +113,8 @@ struct Envelope {
     #[serde(default)]
     events_seen: Option<EventId>,
     #[serde(default)]
+    command: Option<CommandId>,
+    #[serde(default)]
     timeout: Option<f64>,
     #[serde(default)]
     tool_call_metadata: Option<ToolCallMetadata>,
@@ -133,6 +137,7 @@ impl Event {
             cause: None,
             delegation: None,
             events_seen: None,
+            command: None,
             timeout: None,
             tool_call_metadata: None,
             llm_metrics: None,
@@ -180,6 +185,7 @@ impl Event {
             cause,
             delegation,
             events_seen,
+            command,
             timeout,
             tool_call_metadata,
             llm_metrics,
@@ -192,6 +198,7 @@ impl Event {
             cause,
             delegation,
             events_seen,
+            command,
             timeout,
             tool_call_metadata,
             llm_metrics,
@@ -294,6 +301,9 @@ impl Serialize for CanonicalEvent<'_> {
         }
         if let Some(events_seen) = &event.events_seen {
             map.serialize_entry("events_seen", events_seen)?;
+        }
+        if let Some(command) = &event.command {
+            map.serialize_entry("command", command)?;
         }
         if let Some(timeout) = &event.timeout {
             map.serialize_entry("timeout", timeout)?;

@@ -7,7 +7,7 @@ use protocol::{ConversationId, Event, EventId};
 use tokio::sync::watch;
 
 use super::HostedConversations;
-use crate::{ConversationUpdate, ConversationsError, FollowOptions, Follower};
+use crate::{ConversationUpdate, ConversationsError, Follower};
 
 /// Number of events per read of the store. Bounds the memory of each reader.
 const PAGE_SIZE: usize = 32;
@@ -80,11 +80,7 @@ impl EventStream {
             self.source = Source::Store(page.into_iter().map(Arc::new).collect());
             return Ok(());
         }
-        let options = FollowOptions {
-            from: self.next,
-            auto_continue: false,
-        };
-        match conversations.follow(&self.id, options).await {
+        match conversations.follow(&self.id, self.next).await {
             Ok(follower) if !follower.is_closed() => {
                 self.source = Source::Follower(Box::new(follower));
             }

@@ -15,8 +15,8 @@ use protocol::risk::ConfirmationPolicy;
 use crate::claim::Claim;
 use crate::host::HostError;
 use crate::parts::ConversationParts;
-use crate::resume::StoredConversation;
 use crate::start::NewConversation;
+use crate::stored::StoredConversation;
 
 /// Composes conversations from the configuration of a server. Implemented by the composition root.
 #[async_trait]

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::HostedConversations;
 use super::slots::Slot;
-use crate::{CloseReason, ConversationUpdate, ConversationsError, FollowOptions, Follower};
+use crate::{CloseReason, ConversationUpdate, ConversationsError, Follower};
 
 /// Delay before a log is read again that could not be read.
 const FOLLOW_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -27,12 +27,7 @@ impl HostedConversations {
             .conversations
             .state(id)
             .map_or(EventId::FIRST, |state| state.next_id);
-        let options = FollowOptions {
-            from,
-            auto_continue: false,
-        };
-        // The first follower also sends the messages of a replayed user.
-        let follower = match self.conversations.follow(id, options).await {
+        let follower = match self.conversations.follow(id, from).await {
             Ok(follower) => follower,
             Err(error) => {
                 // Otherwise nothing would ever close it.

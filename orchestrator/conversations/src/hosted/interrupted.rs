@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
-use protocol::ConversationId;
+use protocol::{ConversationId, UserCommand};
 use tokio::time::{Instant, sleep};
 
 use super::{CONCURRENT_CHANGES, HostedConversations};
@@ -83,8 +83,8 @@ impl HostedConversations {
                 if !is_failed || failures.is_waiting(&id) {
                     continue;
                 }
-                match self.start(&id).await {
-                    Ok(()) => {
+                match self.apply(&id, UserCommand::AwaitMessage).await {
+                    Ok(_) => {
                         tracing::info!(conversation = %id, "resumed a conversation whose log had failed");
                     }
                     Err(ConversationsError::Unknown(_) | ConversationsError::Locked(_)) => {}
@@ -122,13 +122,14 @@ impl HostedConversations {
             .into_iter()
             .filter(|id| !failures.is_waiting(id));
         // Concurrently, so that one that waits for others of its user delays no other user's.
-        let starting = due.map(|id| async move { (self.start(&id).await, id) });
+        let starting =
+            due.map(|id| async move { (self.apply(&id, UserCommand::AwaitMessage).await, id) });
         let started =
             stream::iter(starting.collect::<Vec<_>>()).buffer_unordered(CONCURRENT_CHANGES);
         let mut is_complete = true;
         for (result, id) in started.collect::<Vec<_>>().await {
             match result {
-                Ok(()) => tracing::info!(conversation = %id, "resumed an interrupted conversation"),
+                Ok(_) => tracing::info!(conversation = %id, "resumed an interrupted conversation"),
                 // Another host was faster.
                 Err(ConversationsError::Locked(_)) => {}
                 Err(ConversationsError::TooManyRunning(_)) => is_complete = false,

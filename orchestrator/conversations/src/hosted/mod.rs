@@ -1,6 +1,7 @@
 //! Conversations of a server: a message opens the stored conversation that it is for, and idle
 //! conversations are closed.
 
+mod commands;
 mod event_stream;
 mod factory;
 mod idle;
@@ -13,37 +14,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use engine::clock;
 use engine::conversation::{ConversationError, SandboxDisposition, State};
 use engine::events::StoreError;
 use futures_util::stream::{self, StreamExt as _};
-use protocol::action::MessageAction;
-use protocol::record::FeedbackGiven;
-use protocol::{
-    AgentState, ConversationId, Event, EventBody, EventId, Observation, ObservationKind, UserId,
-};
+use protocol::{CommandRequest, ConversationId, EventId, UserCommand, UserId};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::resume::find_decided;
-use crate::{
-    CloseReason, Conversations, ConversationsError, DeleteMode, HostError, ResumeRequest,
-    UserDecision,
-};
+use crate::commands::applied_before;
+use crate::{CloseReason, Conversations, ConversationsError, DeleteMode, HostError};
 
 use slots::{Occupied, Owner, Slot, Slots};
 
+pub use commands::MIN_QUESTION_AGE;
 pub use event_stream::EventStream;
 pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest};
 pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
-
-/// Time that a user needs to read a question. A decision that names no action and comes earlier is
-/// about what was asked before: a second click, another window, a repeated request.
-pub const MIN_QUESTION_AGE: Duration = Duration::from_secs(1);
-
-/// Number of events from an action to the question about it, at most.
-const MAX_EVENTS_TO_QUESTION: usize = 64;
 
 /// Time for an agent to stop before its conversation is closed without waiting for it.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -59,9 +46,6 @@ const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval at which a waiting request looks for a conversation at rest, to close it.
 const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Maximum length of all messages of a user in a conversation, in bytes.
-const MAX_USER_BYTES: u64 = 256 << 20;
 
 /// Settings of [`HostedConversations`].
 #[derive(Debug, Clone)]
@@ -89,15 +73,6 @@ pub struct HostedConversations {
     changing: Mutex<BTreeMap<ConversationId, Weak<tokio::sync::Mutex<()>>>>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
-}
-
-/// Whether an event asks the user to confirm an action.
-fn is_question(event: &Event) -> bool {
-    let EventBody::Observation(Observation { kind, .. }) = &event.body else {
-        return false;
-    };
-    matches!(kind, ObservationKind::AgentStateChanged(changed)
-        if changed.agent_state == AgentState::AwaitingUserConfirmation)
 }
 
 impl HostedConversations {
@@ -168,118 +143,6 @@ impl HostedConversations {
         stored
     }
 
-    /// Runs a stored conversation. An agent that was at work continues, one that was stopped waits
-    /// for a message. Does nothing if the conversation runs already.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`],
-    /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the
-    /// store.
-    pub async fn start(self: &Arc<Self>, id: &ConversationId) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
-            let request = ResumeRequest {
-                is_held: true,
-                ..ResumeRequest::default()
-            };
-            this.open(&id, request, &Awaited::default()).await.map(drop)
-        })
-        .await
-    }
-
-    /// Sends a message as the user, and returns once it is stored. Runs the conversation if it is
-    /// not running.
-    ///
-    /// # Errors
-    /// See [`start`](Self::start); [`ConversationsError::Conversation`] if the conversation is busy
-    /// or fails.
-    pub async fn send_message(
-        self: &Arc<Self>,
-        id: &ConversationId,
-        message: MessageAction,
-    ) -> Result<(), ConversationsError> {
-        self.change_awaited(id, move |this, id, awaited| async move {
-            let request = ResumeRequest {
-                message: Some(message.clone()),
-                ..ResumeRequest::default()
-            };
-            let from = match this.open(&id, request, &awaited).await? {
-                Opened::Now { from } => from,
-                Opened::Before(state) => {
-                    check_room(&id, &state, &message)?;
-                    this.conversations.send_message(&id, message)?;
-                    state.next_id
-                }
-            };
-            this.wait_until_stored(&id, |state| state.last_user_message >= Some(from))
-                .await
-        })
-        .await
-    }
-
-    /// Changes the state of the agent as the user. Runs the conversation if it is not running. A
-    /// state that a user cannot request has no effect.
-    ///
-    /// # Errors
-    /// See [`start`](Self::start).
-    pub async fn change_agent_state(
-        self: &Arc<Self>,
-        id: &ConversationId,
-        state: AgentState,
-    ) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
-            match state {
-                // A conversation that does not run has nothing to stop.
-                AgentState::Stopped | AgentState::Paused if !this.conversations.is_running(&id) => {
-                    this.check_not_running_elsewhere(&id).await
-                }
-                AgentState::Stopped => this.conversations.stop(&id),
-                AgentState::Paused => this.conversations.pause(&id),
-                AgentState::Running => {
-                    match this
-                        .open(&id, ResumeRequest::default(), &Awaited::default())
-                        .await?
-                    {
-                        Opened::Now { .. } => Ok(()),
-                        Opened::Before(_) => this.conversations.continue_agent(&id),
-                    }
-                }
-                _ => Ok(()),
-            }
-        })
-        .await
-    }
-
-    /// Decides on the action that awaits confirmation. Runs the conversation if it is not running.
-    /// Without an action the decision is about the one that awaits confirmation, unless the user
-    /// was asked less than [`MIN_QUESTION_AGE`] ago.
-    ///
-    /// # Errors
-    /// See [`start`](Self::start); [`ConversationsError::NothingToDecide`],
-    /// [`ConversationsError::OtherActionAwaits`].
-    pub async fn decide(
-        self: &Arc<Self>,
-        id: &ConversationId,
-        action: Option<EventId>,
-        decision: UserDecision,
-    ) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
-            let action = match action {
-                Some(action) => Some(action),
-                None => this.action_of_unnamed_decision(&id).await?,
-            };
-            let request = ResumeRequest {
-                decision: Some(decision.clone()),
-                decided_action: action,
-                ..ResumeRequest::default()
-            };
-            match this.open(&id, request, &Awaited::default()).await? {
-                Opened::Now { .. } => Ok(()),
-                Opened::Before(_) => this.conversations.decide(&id, action, decision),
-            }
-        })
-        .await
-    }
-
     /// Stops the agent and closes the conversation. If it is not running, removes the sandbox that
     /// an earlier process may have kept for it.
     ///
@@ -318,51 +181,6 @@ impl HostedConversations {
             let mode = DeleteMode::KeepOnFailure;
             this.conversations
                 .delete(&id, mode, &find_provider, &mut |_| {})
-                .await
-        })
-        .await
-    }
-
-    /// Sets the title of a conversation.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or an error of the store.
-    pub async fn set_title(
-        self: &Arc<Self>,
-        id: &ConversationId,
-        title: &str,
-    ) -> Result<(), ConversationsError> {
-        let title = title.to_owned();
-        self.change(id, move |this, id| async move {
-            if !this.conversations.is_running(&id) {
-                return this.conversations.set_stored_title(&id, &title).await;
-            }
-            let title = this.conversations.set_title(&id, &title)?;
-            this.wait_until_stored(&id, |state| state.title.as_ref() == Some(&title))
-                .await
-        })
-        .await
-    }
-
-    /// Records the user's feedback, whether the conversation runs or not. Returns once it is
-    /// stored.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or an error of the store.
-    pub async fn record_feedback(
-        self: &Arc<Self>,
-        id: &ConversationId,
-        feedback: FeedbackGiven,
-    ) -> Result<(), ConversationsError> {
-        self.change(id, move |this, id| async move {
-            let Some(state) = this.conversations.state(&id) else {
-                return this
-                    .conversations
-                    .record_stored_feedback(&id, feedback)
-                    .await;
-            };
-            this.conversations.record_feedback(&id, feedback)?;
-            this.wait_until_stored(&id, |now| now.last_feedback >= Some(state.next_id))
                 .await
         })
         .await
@@ -463,65 +281,33 @@ impl HostedConversations {
         lock
     }
 
-    /// Runs a stored conversation with a request, unless it runs already. The conversation is being
-    /// changed.
+    /// Runs a stored conversation that is being changed, so that a command can be applied to it.
+    /// Returns the event that the command caused when it was sent before.
     async fn open(
         self: &Arc<Self>,
         id: &ConversationId,
-        request: ResumeRequest,
+        request: &CommandRequest,
         awaited: &Awaited,
-    ) -> Result<Opened, ConversationsError> {
-        if let Some(state) = self.conversations.state(id) {
-            return Ok(Opened::Before(state));
-        }
+    ) -> Result<Option<EventId>, ConversationsError> {
         let owner = self.conversations.owner(id).await?;
         let slot = awaited.while_awaited(self.acquire_slot(&owner)).await?;
         let mut stored = self.conversations.open(id).await?;
-        stored.check(&request)?;
-        if let Some(message) = &request.message {
-            check_room(id, &stored.state, message)?;
+        if let Some(event) = applied_before(&stored.state, request) {
+            return Ok(Some(event));
         }
-        let from = stored.state.next_id;
+        stored.check(&request.command)?;
+        if let UserCommand::SendMessage(message) = &request.command {
+            commands::check_room(id, &stored.state, message)?;
+        }
         let ComposedConversation {
             parts,
             confirmation,
         } = self.factory.compose_stored(&mut stored).await?;
         self.conversations
-            .resume(stored, parts, request, confirmation)
+            .resume(stored, parts, confirmation)
             .await?;
         self.close_when_idle(id, slot).await?;
-        Ok(Opened::Now { from })
-    }
-
-    /// Returns the action that a decision without an action is about. `None` if the conversation
-    /// does not run: it has waited since the last process.
-    async fn action_of_unnamed_decision(
-        &self,
-        id: &ConversationId,
-    ) -> Result<Option<EventId>, ConversationsError> {
-        let Some(state) = self.conversations.state(id) else {
-            return Ok(None);
-        };
-        let action = find_decided(id, &state, None)?;
-        // The change of the state follows the action, except while another action awaits
-        // confirmation already.
-        let events = self
-            .conversations
-            .read(id, action, MAX_EVENTS_TO_QUESTION)
-            .await?;
-        let question = events
-            .iter()
-            .find(|event| is_question(event))
-            .or(events.first());
-        let asked_at = question.map(|event| clock::epoch_seconds(&event.timestamp));
-        let age = asked_at.map(|asked_at| clock::epoch_seconds(&clock::now()) - asked_at);
-        if age.is_some_and(|age| age < MIN_QUESTION_AGE.as_secs_f64()) {
-            return Err(ConversationsError::OtherActionAwaits {
-                conversation: id.clone(),
-                action,
-            });
-        }
-        Ok(Some(action))
+        Ok(None)
     }
 
     /// Stops the agent and closes the conversation. The conversation is being changed.
@@ -533,7 +319,7 @@ impl HostedConversations {
         if !self.conversations.is_running(id) {
             return self.check_not_running_elsewhere(id).await;
         }
-        self.conversations.stop(id)?;
+        self.conversations.submit(id, UserCommand::Stop)?;
         let stopped = self.conversations.wait_for(id, |state| !state.is_working());
         if timeout(STOP_GRACE_PERIOD, stopped).await.is_err() {
             tracing::warn!(conversation = %id, "the agent does not stop: closing its conversation");
@@ -708,19 +494,6 @@ impl HostedConversations {
     }
 }
 
-/// Checks that a message fits. All events of a running conversation are in memory.
-fn check_room(
-    id: &ConversationId,
-    state: &State,
-    message: &MessageAction,
-) -> Result<(), ConversationsError> {
-    let length = state.user_bytes.saturating_add(message.length());
-    if length > MAX_USER_BYTES {
-        return Err(ConversationsError::TooLong(id.clone()));
-    }
-    Ok(())
-}
-
 /// Whether the caller of a change still waits for it. By default it always does.
 #[derive(Default)]
 struct Awaited {
@@ -735,35 +508,5 @@ impl Awaited {
     ) -> Result<T, ConversationsError> {
         let waited = self.abandoned.run_until_cancelled(waiting).await;
         waited.unwrap_or(Err(ConversationsError::Abandoned))
-    }
-}
-
-/// When a conversation was opened.
-enum Opened {
-    /// It was running already in this state, and has not received the request.
-    Before(Arc<State>),
-    /// It was opened with the request. Its first new event is `from`.
-    Now { from: EventId },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn messages_of_a_conversation_have_a_maximum_length() {
-        let id = Conversations::new_id();
-        let message = MessageAction {
-            content: "text".into(),
-            image_urls: Some(vec!["data:,image".into()]),
-            ..MessageAction::default()
-        };
-        let state = |user_bytes| State {
-            user_bytes,
-            ..State::default()
-        };
-        let room = MAX_USER_BYTES - 15;
-        assert!(check_room(&id, &state(room), &message).is_ok());
-        assert!(check_room(&id, &state(room + 1), &message).is_err());
     }
 }

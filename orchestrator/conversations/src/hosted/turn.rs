@@ -13,12 +13,14 @@ use protocol::action::MessageAction;
 use protocol::metrics::TokenUsage;
 use protocol::observation::ObservationKind;
 use protocol::record::Limit;
-use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, UserCommand,
+};
 use tokio::time::{Instant, timeout_at};
 
 use super::stop_on_drop::StopOnDrop;
 use super::{ConversationRequest, HostedConversations};
-use crate::{ConversationUpdate, Conversations, ConversationsError, FollowOptions, Follower};
+use crate::{ConversationUpdate, Conversations, ConversationsError, Follower};
 
 /// Number of events per read of the store.
 const PAGE_SIZE: usize = 64;
@@ -133,7 +135,7 @@ impl HostedConversations {
     /// agent keeps working if the turn is dropped.
     ///
     /// # Errors
-    /// See [`send_message`](Self::send_message); [`ConversationsError::Unknown`] or
+    /// See [`apply`](Self::apply); [`ConversationsError::Unknown`] or
     /// [`ConversationsError::Store`].
     pub async fn continue_turn(
         self: &Arc<Self>,
@@ -143,7 +145,7 @@ impl HostedConversations {
     ) -> Result<Turn, ConversationsError> {
         let deadline = Instant::now() + max_duration;
         let before = self.latest_state(id).await?;
-        self.send_message(id, message).await?;
+        self.apply(id, UserCommand::SendMessage(message)).await?;
         let turn = Turn::new(Arc::clone(self), id.clone(), before.next_id, deadline).await?;
         let usage_before = before.metrics.accumulated_token_usage.clone();
         Ok(Turn {
@@ -193,11 +195,7 @@ impl Turn {
         from: EventId,
         deadline: Instant,
     ) -> Result<Self, ConversationsError> {
-        let options = FollowOptions {
-            from,
-            auto_continue: false,
-        };
-        let source = match hosted.conversations.follow(&id, options).await {
+        let source = match hosted.conversations.follow(&id, from).await {
             Ok(follower) => Source::Follower(Box::new(follower)),
             Err(ConversationsError::NotRunning(_)) => Source::Store(VecDeque::new()),
             Err(error) => return Err(error),

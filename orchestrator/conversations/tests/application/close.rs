@@ -4,16 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conversations::{
-    CloseReason, ConversationParts, Conversations, ConversationsError, FollowOptions,
-};
+use conversations::{CloseReason, ConversationParts, Conversations, ConversationsError};
 use engine::sandbox::{
     Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
     SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use engine::testing::{ScriptedProvider, ScriptedResult};
 use protocol::record::SandboxLeased;
-use protocol::{ConversationId, Observation, SandboxId};
+use protocol::{ConversationId, EventId, Observation, SandboxId, UserCommand};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
@@ -106,7 +104,7 @@ async fn at_rest(conversations: &Conversations, provider: &Arc<SlowProvider>) ->
         ..parts
     })
     .await;
-    follow(conversations, &id, FollowOptions::default()).await;
+    follow(conversations, &id, EventId::FIRST).await;
     id
 }
 
@@ -125,14 +123,14 @@ async fn conversation_is_locked_while_it_is_closed() {
         Err(ConversationsError::Locked(_))
     ));
     assert!(matches!(
-        conversations.stop(&id),
+        conversations.apply(&id, UserCommand::Stop).await,
         Err(ConversationsError::NotRunning(_))
     ));
     let second = conversations.close(&id, CloseReason::AtRest).await;
     assert!(matches!(second, Err(ConversationsError::NotRunning(_))));
     // Other conversations do not wait for the close.
     let other = start(&conversations).await;
-    follow(&conversations, &other, FollowOptions::default()).await;
+    follow(&conversations, &other, EventId::FIRST).await;
     assert!(!closing.is_finished());
     provider.permits.add_permits(1);
     drop(

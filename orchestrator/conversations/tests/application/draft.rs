@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use conversations::{ConversationParts, FollowOptions};
+use conversations::ConversationParts;
 use engine::agent::{Agent, AgentStep, TeamMember};
 use engine::conversation::NOT_PERFORMED;
 use engine::llm::{Llm, LlmError, LlmProgress};
@@ -12,7 +12,9 @@ use engine::view::View;
 use protocol::action::{EditAction, EditCommand, FileImplementation, SystemAction};
 use protocol::observation::{EditObservation, ReadObservation};
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, Event, EventBody, Observation, ObservationKind};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, UserCommand,
+};
 use tokio::sync::Notify;
 
 use super::{conversations, start_with, until};
@@ -89,11 +91,8 @@ async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
     } else {
         edits.started.notified().await;
     }
-    conversations.stop(&id).unwrap();
-    let mut follower = conversations
-        .follow(&id, FollowOptions::default())
-        .await
-        .unwrap();
+    conversations.apply(&id, UserCommand::Stop).await.unwrap();
+    let mut follower = conversations.follow(&id, EventId::FIRST).await.unwrap();
     until(&mut follower, AgentState::Stopped).await;
     let events = conversations.events(&id).await.unwrap();
     let is_draft = |event: &&Event| matches!(&event.body, EventBody::Action(Action::Edit(_)));

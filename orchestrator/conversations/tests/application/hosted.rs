@@ -1,5 +1,6 @@
 //! Conversations of a server, with a factory of the engine's fakes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +17,9 @@ use engine::testing::MemoryStore;
 use futures_util::future::join_all;
 use protocol::record::{ConversationStarted, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
-use protocol::{AgentState, ConversationId, Event, EventBody, EventId, Record};
+use protocol::{
+    AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, Record, UserCommand,
+};
 use tokio::time::timeout;
 
 use super::{embedded, message};
@@ -149,12 +152,18 @@ async fn feedback_is_answered_once_it_is_stored() {
             r#"{"version": "1", "email": "", "polarity": "positive", "permissions": "private"}"#;
         serde_json::from_str::<FeedbackGiven>(json).unwrap()
     };
-    hosted.record_feedback(&id, feedback()).await.unwrap();
+    hosted
+        .apply(&id, UserCommand::GiveFeedback(feedback()))
+        .await
+        .unwrap();
     let is_feedback =
         |event: &Event| matches!(event.body, EventBody::Record(Record::FeedbackGiven(_)));
     assert!(store.log(&id).iter().any(is_feedback));
     store.set_full(true);
-    hosted.record_feedback(&id, feedback()).await.unwrap_err();
+    hosted
+        .apply(&id, UserCommand::GiveFeedback(feedback()))
+        .await
+        .unwrap_err();
 }
 
 #[tokio::test(start_paused = true)]
@@ -165,8 +174,38 @@ async fn conversation_at_rest_is_closed_and_opened_by_a_message() {
     assert!(hosted.state(&id).is_some());
     tokio::time::sleep(LONG + Duration::from_secs(1)).await;
     assert!(hosted.state(&id).is_none());
-    hosted.send_message(&id, message("Ada")).await.unwrap();
+    hosted
+        .apply(&id, UserCommand::message("Ada"))
+        .await
+        .unwrap();
     until(&hosted, &id, AgentState::Finished).await;
+}
+
+#[tokio::test]
+async fn command_that_is_sent_again_is_applied_once() {
+    let store = Arc::new(MemoryStore::default());
+    let first = hosted(&store, 10, LONG);
+    let id = greeting(&first).await;
+    until(&first, &id, AgentState::AwaitingUserInput).await;
+    let request = || CommandRequest {
+        id: Some("a".parse().unwrap()),
+        command: UserCommand::message("Ada"),
+    };
+    let sent = join_all((0..8).map(|_| first.apply(&id, request()))).await;
+    let event = sent
+        .into_iter()
+        .map(Result::unwrap)
+        .collect::<BTreeSet<_>>();
+    assert_eq!(event.len(), 1);
+    until(&first, &id, AgentState::Finished).await;
+    first.stop(&id).await.unwrap();
+    let length = store.log(&id).len();
+    for hosted in [first, hosted(&store, 10, LONG)] {
+        let again = hosted.apply(&id, request()).await.unwrap();
+        assert_eq!(Some(&again), event.first());
+        assert!(hosted.state(&id).is_none(), "it is not opened");
+    }
+    assert_eq!(store.log(&id).len(), length);
 }
 
 #[tokio::test]
@@ -202,11 +241,11 @@ async fn messages_to_a_stored_conversation_open_it_once() {
     until(&first, &id, AgentState::AwaitingUserInput).await;
     first.shut_down().await;
     assert!(matches!(
-        first.send_message(&id, message("late")).await,
+        first.apply(&id, UserCommand::message("late")).await,
         Err(ConversationsError::ShuttingDown)
     ));
     let second = hosted(&store, 10, LONG);
-    let sent = (0..8).map(|_| second.send_message(&id, message("Hello.")));
+    let sent = (0..8).map(|_| second.apply(&id, UserCommand::message("Hello.")));
     for result in join_all(sent).await {
         result.unwrap();
     }
@@ -228,7 +267,10 @@ async fn stream_continues_across_stop_and_start() {
                 assert_eq!(waiting.state.agent_state, AgentState::AwaitingUserInput);
                 is_stopped = true;
                 hosted.stop(&id).await.unwrap();
-                hosted.send_message(&id, message("Ada")).await.unwrap();
+                hosted
+                    .apply(&id, UserCommand::message("Ada"))
+                    .await
+                    .unwrap();
             }
             ConversationUpdate::Waiting(waiting)
                 if waiting.state.agent_state == AgentState::Finished =>
@@ -247,7 +289,15 @@ async fn title_is_replaced_while_running_and_while_stored() {
     let id = greeting(&hosted).await;
     until(&hosted, &id, AgentState::AwaitingUserInput).await;
     for title in ["While running", "While stored"] {
-        hosted.set_title(&id, title).await.unwrap();
+        hosted
+            .apply(
+                &id,
+                UserCommand::SetTitle {
+                    title: title.into(),
+                },
+            )
+            .await
+            .unwrap();
         hosted.stop(&id).await.unwrap();
         let entry = hosted.conversations().entry(&id).await.unwrap().unwrap();
         assert_eq!(entry.overview.unwrap().title(), title);
@@ -270,7 +320,7 @@ async fn input_that_cannot_be_stored_is_an_error() {
     hosted.stop(&stored).await.unwrap();
     store.set_full(true);
     for id in [&running, &stored] {
-        let sent = hosted.send_message(id, message("Ada")).await;
+        let sent = hosted.apply(id, UserCommand::message("Ada")).await;
         assert!(
             matches!(sent, Err(ConversationsError::Conversation(_))),
             "{sent:?}"
@@ -289,7 +339,7 @@ async fn input_that_cannot_be_stored_is_an_error() {
     assert_eq!(store.conversations().await.unwrap().conversations.len(), 2);
     store.set_full(false);
     for id in [&running, &stored] {
-        hosted.send_message(id, message("Ada")).await.unwrap();
+        hosted.apply(id, UserCommand::message("Ada")).await.unwrap();
         until(&hosted, id, AgentState::Finished).await;
     }
 }
@@ -301,7 +351,7 @@ async fn accepted_message_is_answered_although_room_is_made() {
         let id = greeting(&hosted).await;
         until(&hosted, &id, AgentState::AwaitingUserInput).await;
         let (sent, created) = tokio::join!(
-            hosted.send_message(&id, message("Ada")),
+            hosted.apply(&id, UserCommand::message("Ada")),
             hosted.create(ConversationRequest::default())
         );
         for result in [sent.as_ref().err(), created.as_ref().err()]
@@ -350,7 +400,15 @@ async fn stream_of_a_stored_conversation_has_its_title_and_end() {
     let mut stream = hosted.stream(&id, end).await.unwrap();
     let (event, ()) = tokio::join!(stream.next(), async {
         tokio::task::yield_now().await;
-        hosted.set_title(&id, "New title").await.unwrap();
+        hosted
+            .apply(
+                &id,
+                UserCommand::SetTitle {
+                    title: "New title".into(),
+                },
+            )
+            .await
+            .unwrap();
     });
     let ConversationUpdate::Event(event) = event.unwrap() else {
         panic!("no event")
@@ -428,10 +486,18 @@ async fn requests_without_a_client_wait_for_nothing() {
         timeout(moment, waiting).await.unwrap_err();
     }
     for _ in 0..3 {
-        let waiting = hosted.send_message(&id, message("Ada"));
+        let waiting = hosted.apply(&id, UserCommand::message("Ada"));
         timeout(moment, waiting).await.unwrap_err();
     }
-    let titled = timeout(Duration::from_secs(1), hosted.set_title(&id, "Next"));
+    let titled = timeout(
+        Duration::from_secs(1),
+        hosted.apply(
+            &id,
+            UserCommand::SetTitle {
+                title: "Next".into(),
+            },
+        ),
+    );
     titled.await.unwrap().unwrap();
 }
 
@@ -447,7 +513,7 @@ async fn message_is_refused_while_another_process_runs_it() {
         .await
         .unwrap()
         .expect("the conversation is closed");
-    let refused = hosted.send_message(&id, message("Ben")).await;
+    let refused = hosted.apply(&id, UserCommand::message("Ben")).await;
     assert!(
         matches!(refused, Err(ConversationsError::Locked(_))),
         "{refused:?}"

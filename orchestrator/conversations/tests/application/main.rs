@@ -16,15 +16,20 @@ use std::time::Duration;
 
 use conversations::{
     CloseReason, ConversationFilter, ConversationParts, ConversationSelector, ConversationStatus,
-    ConversationUpdate, Conversations, ConversationsError, DeleteMode, FollowOptions, Follower,
-    HostError, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, ResumeRequest, RunOutcome,
+    ConversationUpdate, Conversations, ConversationsError, DeleteMode, Follower, HostError,
+    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, RunOutcome,
 };
+use engine::agent::TeamMember;
+use engine::replay::Trajectory;
 use engine::sandbox::SandboxProvider;
 use engine::testing::MemoryStore;
+use futures_util::future::join_all;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{Action, AgentState, ConversationId, EventBody, EventId, EventSource};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, UserCommand,
+};
 
 fn conversations() -> Conversations {
     let store = Arc::new(MemoryStore::default());
@@ -66,9 +71,9 @@ async fn start_with(
 async fn follow(
     conversations: &Conversations,
     id: &ConversationId,
-    options: FollowOptions,
+    from: EventId,
 ) -> Option<String> {
-    let mut follower = conversations.follow(id, options).await.unwrap();
+    let mut follower = conversations.follow(id, from).await.unwrap();
     while !matches!(
         follower.next().await.unwrap(),
         ConversationUpdate::Waiting(_)
@@ -85,7 +90,7 @@ fn embedding_example_runs() {
 async fn running_conversation_is_locked_until_closed() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    let answer = follow(&conversations, &id, FollowOptions::default()).await;
+    let answer = follow(&conversations, &id, EventId::FIRST).await;
     assert_eq!(answer.as_deref(), Some("What is your name?"));
     assert_eq!(conversations.running(), std::slice::from_ref(&id));
     assert!(matches!(
@@ -99,7 +104,7 @@ async fn running_conversation_is_locked_until_closed() {
     );
     assert!(conversations.running().is_empty());
     assert!(matches!(
-        conversations.stop(&id),
+        conversations.apply(&id, UserCommand::Stop).await,
         Err(ConversationsError::NotRunning(_))
     ));
     assert!(matches!(
@@ -119,7 +124,7 @@ async fn conversation_stays_locked_while_a_follower_keeps_it() {
     let open = || Conversations::new(store.clone(), locks.clone(), Arc::new(NoWorkspaces));
     let (first, other) = (open(), open());
     let id = start(&first).await;
-    let mut follower = first.follow(&id, FollowOptions::default()).await.unwrap();
+    let mut follower = first.follow(&id, EventId::FIRST).await.unwrap();
     while !matches!(
         follower.next().await.unwrap(),
         ConversationUpdate::Waiting(_)
@@ -159,24 +164,16 @@ async fn id_of_a_stored_conversation_is_refused() {
 async fn running_conversation_is_steered_by_its_id() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    conversations.pause(&id).unwrap();
-    let mut follower = conversations
-        .follow(&id, FollowOptions::default())
-        .await
-        .unwrap();
+    conversations.apply(&id, UserCommand::Pause).await.unwrap();
+    let mut follower = conversations.follow(&id, EventId::FIRST).await.unwrap();
     until(&mut follower, AgentState::Paused).await;
     conversations
-        .send_message(
-            &id,
-            MessageAction {
-                content: "Ada".to_owned(),
-                ..Default::default()
-            },
-        )
+        .apply(&id, UserCommand::message("Ada"))
+        .await
         .unwrap();
     until(&mut follower, AgentState::Finished).await;
     assert_eq!(follower.answer(), Some("Hello, Ada!"));
-    conversations.stop(&id).unwrap();
+    conversations.apply(&id, UserCommand::Stop).await.unwrap();
     until(&mut follower, AgentState::Stopped).await;
 }
 
@@ -186,10 +183,7 @@ async fn running_conversation_is_steered_by_its_id() {
 async fn question_is_queued_with_its_change_of_state() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    let mut follower = conversations
-        .follow(&id, FollowOptions::default())
-        .await
-        .unwrap();
+    let mut follower = conversations.follow(&id, EventId::FIRST).await.unwrap();
     loop {
         let ConversationUpdate::Event(event) = follower.next().await.unwrap() else {
             continue;
@@ -214,57 +208,109 @@ async fn until(follower: &mut Follower, expected: AgentState) {
 }
 
 #[tokio::test]
-async fn message_of_a_resume_is_received_before_it_returns() {
+async fn command_is_applied_when_it_returns() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    follow(&conversations, &id, FollowOptions::default()).await;
+    follow(&conversations, &id, EventId::FIRST).await;
     drop(conversations.close(&id, CloseReason::AtRest).await.unwrap());
     let stored = conversations.open(&id).await.unwrap();
     assert!(stored.awaits_message());
     let from = stored.state.next_id;
-    let request = ResumeRequest {
-        message: Some(message("Ada")),
-        ..Default::default()
-    };
     let parts = embedded::parts(id.clone());
     conversations
-        .resume(stored, parts, request, ConfirmationPolicy::Never)
+        .resume(stored, parts, ConfirmationPolicy::Never)
         .await
         .unwrap();
-    let answer = follow(
-        &conversations,
-        &id,
-        FollowOptions {
-            from,
-            auto_continue: false,
-        },
-    )
-    .await;
+    let sent = conversations.apply(&id, UserCommand::message("Ada")).await;
+    assert_eq!(sent.unwrap(), Some(from));
+    let answer = follow(&conversations, &id, from).await;
     assert_eq!(answer.as_deref(), Some("Hello, Ada!"));
+    let decided = conversations.apply(&id, UserCommand::confirm(None)).await;
+    assert!(matches!(
+        decided,
+        Err(ConversationsError::NothingToDecide(_))
+    ));
+}
+
+/// Waits until the agent of a conversation that is not followed has finished.
+async fn until_finished(conversations: &Conversations, id: &ConversationId) {
+    let finished = async {
+        while conversations.state(id).unwrap().agent_state != AgentState::Finished {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), finished)
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
-async fn auto_continue_answers_an_agent_that_asks() {
+async fn unattended_agent_that_asks_continues_without_follower() {
+    let conversations = conversations();
+    let id = start_with(&conversations, Some("Greeting"), |parts| {
+        ConversationParts {
+            is_unattended: true,
+            ..parts
+        }
+    })
+    .await;
+    until_finished(&conversations, &id).await;
+}
+
+#[tokio::test]
+async fn replay_is_the_same_with_any_number_of_followers() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    follow(
-        &conversations,
-        &id,
-        FollowOptions {
-            from: EventId::FIRST,
-            auto_continue: true,
-        },
-    )
-    .await;
-    let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
-    assert_eq!(RunOutcome::from_state(&closed.state), RunOutcome::Finished);
+    follow(&conversations, &id, EventId::FIRST).await;
+    conversations
+        .apply(&id, UserCommand::message("Ada"))
+        .await
+        .unwrap();
+    until_finished(&conversations, &id).await;
+    let trajectory = Trajectory::new(&conversations.export(&id, true).await.unwrap());
+    let mut kinds = Vec::new();
+    for followers in [0, 1, 10] {
+        let id = Conversations::new_id();
+        let task = InitialTask::Replay {
+            trajectory: trajectory.clone(),
+            continues: false,
+        };
+        let parts = embedded::parts(id.clone());
+        let agent = task.agent(Arc::clone(&parts.own.agent));
+        let new = NewConversation {
+            started: ConversationStarted {
+                max_iterations: 10,
+                ..Default::default()
+            },
+            parts: ConversationParts {
+                own: TeamMember { agent, ..parts.own },
+                is_unattended: true,
+                ..parts
+            },
+            title: Some("Replay".to_owned()),
+            task,
+        };
+        let claim = conversations.create(id.clone()).await.unwrap();
+        conversations.start(claim, new).await.unwrap();
+        let followers = (0..followers).map(|_| follow(&conversations, &id, EventId::FIRST));
+        join_all(followers).await;
+        until_finished(&conversations, &id).await;
+        let events = conversations.export(&id, true).await.unwrap();
+        let text = |event: &Event| (event.source, event.body.kind(), event.message());
+        kinds.push(events.iter().map(text).collect::<Vec<_>>());
+    }
+    let messages = kinds[0].iter().filter(|event| event.1 == "message");
+    let texts: Vec<_> = messages.map(|event| event.2.as_str()).collect();
+    assert_eq!(texts, ["Say hello.", "What is your name?", "Ada"]);
+    assert_eq!(kinds[0], kinds[1]);
+    assert_eq!(kinds[0], kinds[2]);
 }
 
 #[tokio::test]
 async fn fork_is_listed_and_deleted_on_its_own() {
     let conversations = conversations();
     let id = start(&conversations).await;
-    follow(&conversations, &id, FollowOptions::default()).await;
+    follow(&conversations, &id, EventId::FIRST).await;
     let fork = conversations.fork(&id, None).await.unwrap();
     let listed = conversations.search("greeting").await.unwrap();
     assert_eq!(listed.len(), 2);

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use conversations::{
-    CloseReason, ConversationParts, Conversations, FollowOptions, Follower, ResumeRequest,
-};
+use conversations::{CloseReason, ConversationParts, Conversations, Follower};
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
 use engine::testing::{HangingLlm, UnusedLlm};
-use protocol::ConversationId;
 use protocol::risk::ConfirmationPolicy;
+use protocol::{ConversationId, EventId};
 use tokio::time::timeout;
 
 use super::{conversations, embedded, follow, start_with};
@@ -50,10 +48,7 @@ fn with_title_model(llm: Arc<dyn Llm>) -> impl FnOnce(ConversationParts) -> Conv
 
 /// Follows until the conversation has a title.
 async fn title(conversations: &Conversations, id: &ConversationId) -> String {
-    let mut follower: Follower = conversations
-        .follow(id, FollowOptions::default())
-        .await
-        .unwrap();
+    let mut follower: Follower = conversations.follow(id, EventId::FIRST).await.unwrap();
     loop {
         if let Some(title) = &follower.state().title {
             return title.clone();
@@ -83,11 +78,7 @@ async fn title_model_is_not_called_when_the_user_sets_a_title() {
         with_title_model(Arc::new(UnusedLlm)),
     )
     .await;
-    assert!(
-        follow(&conversations, &id, FollowOptions::default())
-            .await
-            .is_some()
-    );
+    assert!(follow(&conversations, &id, EventId::FIRST).await.is_some());
     let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
     assert_eq!(closed.state.title.as_deref(), Some("Mine"));
 }
@@ -99,11 +90,7 @@ async fn title_search_ends_with_close_and_restarts_on_resume() {
     let hanging = Arc::new(HangingLlm::default());
     let id = start_with(&conversations, None, with_title_model(hanging.clone())).await;
     hanging.called.notified().await;
-    assert!(
-        follow(&conversations, &id, FollowOptions::default())
-            .await
-            .is_some()
-    );
+    assert!(follow(&conversations, &id, EventId::FIRST).await.is_some());
     let closing = timeout(
         Duration::from_secs(60),
         conversations.close(&id, CloseReason::AtRest),
@@ -117,12 +104,7 @@ async fn title_search_ends_with_close_and_restarts_on_resume() {
     let stored = conversations.open(&id).await.unwrap();
     let parts = with_title_model(Arc::new(FailingLlm))(embedded::parts(id.clone()));
     conversations
-        .resume(
-            stored,
-            parts,
-            ResumeRequest::default(),
-            ConfirmationPolicy::Never,
-        )
+        .resume(stored, parts, ConfirmationPolicy::Never)
         .await
         .unwrap();
     assert_eq!(title(&conversations, &id).await, "Say hello.");

@@ -1,7 +1,7 @@
 //! Forks a conversation. Pure.
 
 use protocol::record::ForkedFrom;
-use protocol::{ConversationId, Event, EventBody, EventId, Record, Timestamp};
+use protocol::{ConversationId, Event, EventBody, EventId, Record, Timestamp, UserCommand};
 
 use super::input::{Effect, Input, InputKind};
 use super::state::State;
@@ -32,13 +32,15 @@ pub fn fork(
 }
 
 /// Appends the events of a copied log that has no sandbox: its pending actions are interrupted, and
-/// a working agent is paused.
+/// a working agent is paused. The ids of its commands are removed, because they were sent to the
+/// original.
 pub(super) fn settle(events: &mut Vec<Event>, at: &Timestamp) {
+    events.iter_mut().for_each(|event| event.command = None);
     let mut state = State::fold(&*events);
     for kind in [
         InputKind::SandboxRemoved,
         InputKind::Recovered,
-        InputKind::UserPause,
+        UserCommand::Pause.into(),
     ] {
         let effects;
         (state, effects) = transition(

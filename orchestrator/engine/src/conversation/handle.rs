@@ -1,34 +1,35 @@
 //! Handle to a conversation that is open in this process.
 //!
-//! Sends commands to the conversation's task and shows its state; decides nothing. When the handle
+//! Sends requests to the conversation's task and shows its state; decides nothing. When the handle
 //! is dropped or closed, the task ends. The log stays, and what runs in the sandbox keeps running
 //! unless the sandbox is removed.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use protocol::action::MessageAction;
-use protocol::record::{ConversationStarted, FeedbackGiven};
-use protocol::{ConversationId, EventId};
+use protocol::record::ConversationStarted;
+use protocol::{CommandRequest, ConversationId, EventId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-use super::command::{Command, SandboxDisposition};
 use super::error::ConversationError;
-use super::input::{ConversationStart, InputKind, ResumeOptions};
+use super::input::{ConversationStart, InputKind};
 use super::live::LiveUpdate;
+use super::mailbox::{SandboxDisposition, TaskRequest};
 use super::parts::EngineParts;
 use super::state::State;
-use super::stuck::LoopRecovery;
 use super::task::Task;
 use crate::events::EventLog;
 use crate::llm::Llm;
 use crate::sandbox::Sandbox;
 use crate::title::first_line;
 
-/// Maximum number of queued commands. A user sends few; if the mailbox is full, the sender gets an
+/// Maximum number of queued requests. A user sends few; if the mailbox is full, the sender gets an
 /// error.
-const MAX_QUEUED_COMMANDS: usize = 64;
+const MAX_QUEUED_REQUESTS: usize = 64;
 
 /// Maximum number of live notices that a subscriber may lag behind. The observation has the output
 /// that it misses.
@@ -37,7 +38,7 @@ const MAX_LIVE_LAG: usize = 512;
 /// A handle to a conversation that is open in this process.
 pub struct Conversation {
     id: ConversationId,
-    mailbox: mpsc::Sender<Command>,
+    mailbox: mpsc::Sender<TaskRequest>,
     log: Arc<EventLog>,
     live: broadcast::Sender<LiveUpdate>,
     /// Receiver for the first subscriber. Created with the task, because an action that is attached
@@ -47,6 +48,22 @@ pub struct Conversation {
     sandbox: watch::Receiver<Option<Arc<dyn Sandbox>>>,
     /// `None` once the conversation is closed.
     task: Mutex<Option<JoinHandle<Result<(), ConversationError>>>>,
+}
+
+/// A command that is being applied. The result is that of [`Conversation::apply`].
+#[derive(Debug)]
+pub struct Applying {
+    conversation: ConversationId,
+    event: oneshot::Receiver<Option<EventId>>,
+}
+
+impl Future for Applying {
+    type Output = Result<Option<EventId>, ConversationError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let event = Pin::new(&mut self.event).poll(context);
+        event.map_err(|_| ConversationError::Closed(self.conversation.clone()))
+    }
 }
 
 impl Conversation {
@@ -107,8 +124,9 @@ impl Conversation {
             .await
             .map_err(|error| ConversationError::Log(id.clone(), error))?;
         let log = Arc::new(log);
-        let state = State::fold(events.iter().map(Arc::as_ref));
-        let (mailbox, commands) = mpsc::channel(MAX_QUEUED_COMMANDS);
+        let mut state = State::fold(events.iter().map(Arc::as_ref));
+        state.schedule = parts.new_schedule();
+        let (mailbox, requests) = mpsc::channel(MAX_QUEUED_REQUESTS);
         let (live, first_live) = broadcast::channel(MAX_LIVE_LAG);
         let (published_state, state_receiver) = watch::channel(Arc::new(state.clone()));
         let task = Task::new(
@@ -122,7 +140,7 @@ impl Conversation {
         );
         let sandbox = task.watch_sandbox();
         let span = tracing::info_span!("conversation", %id);
-        let task = tokio::spawn(task.run(commands, first).instrument(span));
+        let task = tokio::spawn(task.run(requests, first).instrument(span));
         let (first_live, task) = (Mutex::new(Some(first_live)), Mutex::new(Some(task)));
         Ok(Self {
             id,
@@ -184,90 +202,34 @@ impl Conversation {
         reached.unwrap_or_else(|_| self.state())
     }
 
-    /// Sends a message as the user.
+    /// Applies a command of the user. Returns the event that it caused, once that is stored. If the
+    /// command was sent before, returns the event that it caused then. `None` if there was nothing
+    /// to do.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn send_message(&self, message: MessageAction) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserMessage(message))
-    }
-
-    /// Stops all work. Actions in flight are cancelled, and their observations still arrive.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn stop(&self) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserStop)
-    }
-
-    /// Pauses the agent. Actions in flight complete.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn pause(&self) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserPause)
-    }
-
-    /// Resumes the agent, possibly with other limits.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn resume(&self, terms: ResumeOptions) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserResume(terms))
-    }
-
-    /// Lets an agent that was stopped wait for a message.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn await_message(&self) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserStart)
-    }
-
-    /// Resumes or stops an agent that was stopped in a loop.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn recover_from_loop(&self, recovery: LoopRecovery) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserRecover(recovery))
-    }
-
-    /// Confirms the action that awaits confirmation, or only the named one.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn confirm(&self, action: Option<EventId>) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserConfirm {
-            action,
-            and_similar: false,
-        })
-    }
-
-    /// Confirms an action, and approves similar ones for the rest of the conversation.
-    /// [`security::approval`](crate::security::approval) determines which ones are similar.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn confirm_similar(&self, action: EventId) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserConfirm {
-            action: Some(action),
-            and_similar: true,
-        })
-    }
-
-    /// Rejects the action that awaits confirmation, or only the named one. The agent receives the
-    /// reason and continues. If the reason is empty, the agent waits for the user.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn reject(
+    pub async fn apply(
         &self,
-        action: Option<EventId>,
-        reason: impl Into<String>,
-    ) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserReject {
-            action,
-            reason: reason.into(),
+        request: impl Into<CommandRequest>,
+    ) -> Result<Option<EventId>, ConversationError> {
+        self.submit(request)?.await
+    }
+
+    /// Sends a command of the user, which is applied also if the result is dropped.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn submit(
+        &self,
+        request: impl Into<CommandRequest>,
+    ) -> Result<Applying, ConversationError> {
+        let (applied, event) = oneshot::channel();
+        let request = Box::new(request.into());
+        self.send(TaskRequest::Apply { request, applied })?;
+        let conversation = self.id.clone();
+        Ok(Applying {
+            conversation,
+            event,
         })
     }
 
@@ -281,23 +243,7 @@ impl Conversation {
         llm: Arc<dyn Llm>,
         message: String,
     ) -> Result<(), ConversationError> {
-        self.send(Command::FindTitle { llm, message })
-    }
-
-    /// Sets the title, truncated to one short line.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn set_title(&self, title: &str) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserTitle(first_line(title)))
-    }
-
-    /// Records the user's feedback.
-    ///
-    /// # Errors
-    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
-    pub fn record_feedback(&self, feedback: FeedbackGiven) -> Result<(), ConversationError> {
-        self.send_input(InputKind::UserFeedback(feedback))
+        self.send(TaskRequest::FindTitle { llm, message })
     }
 
     /// Starts nothing any more, and returns once no model and no tool server is being called, whose
@@ -305,7 +251,12 @@ impl Conversation {
     /// when the log is recovered.
     pub async fn drain(&self) {
         let (drained, ended) = oneshot::channel();
-        if self.mailbox.send(Command::Drain { drained }).await.is_ok() {
+        if self
+            .mailbox
+            .send(TaskRequest::Drain { drained })
+            .await
+            .is_ok()
+        {
             // Fails if the task has ended.
             let _ = ended.await;
         }
@@ -324,17 +275,13 @@ impl Conversation {
             .take();
         let task = task.ok_or_else(|| ConversationError::Closed(self.id.clone()))?;
         // If it cannot be sent, the task has already ended, and its result has the reason.
-        let _ = self.mailbox.send(Command::Close { sandbox }).await;
+        let _ = self.mailbox.send(TaskRequest::Close { sandbox }).await;
         task.await
             .unwrap_or_else(|_| Err(ConversationError::Panicked(self.id.clone())))
     }
 
-    fn send_input(&self, input: InputKind) -> Result<(), ConversationError> {
-        self.send(Command::Input(input))
-    }
-
-    fn send(&self, command: Command) -> Result<(), ConversationError> {
-        self.mailbox.try_send(command).map_err(|error| match error {
+    fn send(&self, request: TaskRequest) -> Result<(), ConversationError> {
+        self.mailbox.try_send(request).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => ConversationError::Busy(self.id.clone()),
             mpsc::error::TrySendError::Closed(_) => ConversationError::Closed(self.id.clone()),
         })

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use protocol::action::{CallToolMcpAction, EditAction, MessageAction, SystemAction};
-use protocol::record::{ConversationStarted, FeedbackGiven, ModelRetried, SandboxLeased};
-use protocol::risk::ConfirmationPolicy;
+use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased};
 use protocol::sandbox_api::ActionRequest;
-use protocol::{Event, EventBody, EventId, EventSource, Observation, Timestamp};
+use protocol::{
+    CommandRequest, Event, EventBody, EventId, EventSource, Observation, Timestamp, UserCommand,
+};
 
 use super::state::{AgentId, ModelCallId};
-use super::stuck::LoopRecovery;
 use crate::agent::{AgentStep, ModelCall};
 use crate::draft_editor::DraftResult;
 use crate::llm::LlmError;
@@ -31,33 +31,8 @@ pub enum InputKind {
     Start(Box<ConversationStart>),
     /// The log of an earlier process was folded. Its unfinished work is resumed.
     Recovered,
-    /// The user sends a message.
-    UserMessage(MessageAction),
-    /// The user stops all work.
-    UserStop,
-    /// The user pauses the agent: actions in flight complete, and no further work starts.
-    UserPause,
-    /// The user resumes the agent, possibly with other limits.
-    UserResume(ResumeOptions),
-    /// The user opens the conversation again. An agent that was stopped waits for a message.
-    UserStart,
-    /// The user resumes or stops an agent that was stopped in a loop.
-    UserRecover(LoopRecovery),
-    /// The user confirms the action that awaits confirmation.
-    UserConfirm {
-        /// The action. `None` for the first one that awaits confirmation.
-        action: Option<EventId>,
-        /// Whether similar actions are approved for the rest of the conversation.
-        and_similar: bool,
-    },
-    /// The user rejects the action that awaits confirmation.
-    UserReject {
-        /// The action. `None` for the first one that awaits confirmation.
-        action: Option<EventId>,
-        /// Reason for the agent, which then continues. If it is empty, the agent waits for the
-        /// user.
-        reason: String,
-    },
+    /// A command of the user.
+    User(Box<CommandRequest>),
     /// The model call of a step in flight failed and is retried.
     CallRetried {
         /// The agent.
@@ -138,21 +113,12 @@ pub enum InputKind {
         /// The model's call. `None` if the model failed.
         call: Option<ModelCall>,
     },
-    /// The user sets the title. An existing title stays.
-    UserTitle(String),
-    /// The user rated the conversation.
-    UserFeedback(FeedbackGiven),
 }
 
-/// Limits that the user changes when resuming the agent. Those that are `None` stay.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct ResumeOptions {
-    /// Maximum number of steps.
-    pub max_iterations: Option<u32>,
-    /// Maximum cost of all calls to models, in US dollars.
-    pub max_budget: Option<f64>,
-    /// Which actions require the user's confirmation.
-    pub confirmation: Option<ConfirmationPolicy>,
+impl From<UserCommand> for InputKind {
+    fn from(command: UserCommand) -> Self {
+        Self::User(Box::new(command.into()))
+    }
 }
 
 /// An event that the agent sees in addition to the user's messages.
@@ -185,6 +151,12 @@ pub enum Effect {
     /// Append events to the log, then publish them. Always the first effect, and durable before the
     /// next one starts.
     Append(Vec<Event>),
+    /// Report that the user's command is applied.
+    ReportApplied {
+        /// The event that it caused, now or when it was sent before. `None` if there was nothing to
+        /// do.
+        event: Option<EventId>,
+    },
     /// Let an agent take a step on the log up to `seen`.
     Step {
         /// The agent.
@@ -257,6 +229,7 @@ impl Effect {
             | Self::CallTool { .. }
             | Self::FindTitle { .. } => true,
             Self::Append(_)
+            | Self::ReportApplied { .. }
             | Self::AbandonStep { .. }
             | Self::Cancel { .. }
             | Self::EstimateCost(_)

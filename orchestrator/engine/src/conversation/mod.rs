@@ -3,7 +3,6 @@
 //! [`State`] is the fold of the log with the schedule of this process. [`transition`] decides
 //! purely, and the task behind [`Conversation`] performs its effects.
 
-mod command;
 mod error;
 mod fork;
 mod handle;
@@ -13,6 +12,7 @@ mod input;
 mod laws;
 mod limits;
 mod live;
+mod mailbox;
 mod parts;
 mod read_state;
 mod setup;
@@ -25,20 +25,20 @@ mod task;
 mod terminal;
 mod transition;
 
-pub use command::SandboxDisposition;
 pub use error::ConversationError;
 pub use fork::fork;
-pub use handle::Conversation;
+pub use handle::{Applying, Conversation};
 pub use import::{import, renumber};
-pub use input::{ConversationStart, Effect, Input, InputKind, Notice, ResumeOptions};
+pub use input::{ConversationStart, Effect, Input, InputKind, Notice};
 pub use live::LiveUpdate;
+pub use mailbox::SandboxDisposition;
 pub use parts::EngineParts;
 pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{
-    AgentId, AgentRun, ChildAgent, ModelCallId, PendingAction, PendingRequest, SandboxConnection,
-    Schedule, ScheduledWork, State, TitleSearch,
+    AgentId, AgentRun, AppliedCommands, ChildAgent, ModelCallId, PendingAction, PendingRequest,
+    ReplayedUser, SandboxConnection, Schedule, ScheduledWork, State, TitleSearch,
 };
-pub use stuck::{AgentLoop, LoopKind, LoopRecovery, StuckDetector};
+pub use stuck::{AgentLoop, LoopKind, StuckDetector};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};
 pub use transition::{is_replacement_notice, transition};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::state::{ReplayedUser, Schedule};
 use crate::agent::{Team, TeamMember};
 use crate::events::EventStore;
 use crate::memory::Memory;
@@ -28,9 +29,22 @@ pub struct EngineParts {
     pub analyzer: Option<Arc<dyn SecurityAnalyzer>>,
     /// The user's own knowledge, to which the workspace's is added. `None` disables both.
     pub memory: Option<Memory>,
+    /// Whether an agent that asks a question is requested to continue, because no user is there.
+    pub is_unattended: bool,
+    /// Sends the messages of a saved conversation. `None` if none is replayed.
+    pub replayed_user: Option<ReplayedUser>,
 }
 
 impl EngineParts {
+    /// Returns the schedule of a process that has started nothing.
+    pub(super) fn new_schedule(&self) -> Schedule {
+        Schedule {
+            continue_requests: self.is_unattended.then_some(0),
+            replayed_user: self.replayed_user.clone(),
+            ..Schedule::default()
+        }
+    }
+
     /// Shuts down the tool servers of all agents, with their processes.
     pub async fn shut_down_tool_servers(&self) {
         let members = std::iter::once(&self.own).chain(self.team.values());

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 
 use protocol::action::{CondensationAction, LoopRecoveryAction, MessageAction};
+use protocol::command::LoopRecovery;
 use protocol::observation::{LoopDetectionObservation, RunIpythonObservation};
 use protocol::tool_call::ToolCallMetadata;
 use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
@@ -56,17 +57,6 @@ pub enum LoopKind {
     Alternating,
     /// Ten condensations without another turn between them.
     Condensations,
-}
-
-/// How a conversation leaves a loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LoopRecovery {
-    /// The agent forgets the loop and continues.
-    BeforeLoop,
-    /// The agent forgets the loop and receives the user's last message again.
-    LastUserMessage,
-    /// The agent is stopped.
-    Stop,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -254,9 +244,13 @@ impl AgentLoop {
         last: EventId,
         message: Option<&MessageAction>,
     ) -> Vec<(EventSource, Action)> {
-        let action = LoopRecoveryAction {
-            option: recovery.option(),
+        // V0's numbers.
+        let option = match recovery {
+            LoopRecovery::BeforeLoop => 1,
+            LoopRecovery::LastUserMessage => 2,
+            LoopRecovery::Stop => 3,
         };
+        let action = LoopRecoveryAction { option };
         let mut events = vec![(EventSource::User, action.into())];
         if recovery != LoopRecovery::Stop {
             let forgotten = CondensationAction {
@@ -270,23 +264,6 @@ impl AgentLoop {
             events.extend(message.map(|message| (EventSource::User, message.clone().into())));
         }
         events
-    }
-}
-
-impl LoopRecovery {
-    /// Converts from V0's number. `None` if it is unknown.
-    pub fn from_option(option: i64) -> Option<Self> {
-        [Self::BeforeLoop, Self::LastUserMessage, Self::Stop]
-            .into_iter()
-            .find(|known| known.option() == option)
-    }
-
-    fn option(self) -> i64 {
-        match self {
-            Self::BeforeLoop => 1,
-            Self::LastUserMessage => 2,
-            Self::Stop => 3,
-        }
     }
 }
 

@@ -16,15 +16,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use protocol::record::ModelRetried;
-use protocol::{ConversationId, Event, EventBody, EventId, Observation, Record, SandboxId};
+use protocol::{
+    ConversationId, Event, EventBody, EventId, Observation, Record, SandboxId, UserCommand,
+};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::command::{Command, SandboxDisposition};
 use super::error::ConversationError;
 use super::input::{Effect, Input, InputKind};
 use super::live::LiveUpdate;
+use super::mailbox::{SandboxDisposition, TaskRequest};
 use super::parts::EngineParts;
 use super::state::{AgentId, State};
 use super::step::{StepOutcome, StepRunner};
@@ -103,6 +105,8 @@ pub(super) struct Task {
     /// Model that finds titles. `None` if no title was requested.
     title_model: Option<Arc<dyn Llm>>,
     title_search: Option<AbortHandle>,
+    /// Where the end of the command that is being applied is reported.
+    applied: Option<oneshot::Sender<Option<EventId>>>,
     /// Whether nothing is started any more.
     is_draining: bool,
     /// Where the end of the calls in flight is reported.
@@ -137,6 +141,7 @@ impl Task {
             actions: BTreeMap::new(),
             title_model: None,
             title_search: None,
+            applied: None,
             is_draining: false,
             drained: Vec::new(),
         }
@@ -155,7 +160,7 @@ impl Task {
     /// Handles the first input and all that follow, until the conversation ends.
     pub(super) async fn run(
         mut self,
-        mut commands: mpsc::Receiver<Command>,
+        mut mailbox: mpsc::Receiver<TaskRequest>,
         first: InputKind,
     ) -> Result<(), ConversationError> {
         self.handle(first).await?;
@@ -163,23 +168,24 @@ impl Task {
             self.report_drained();
             tokio::select! {
                 biased;
-                command = commands.recv() => match command {
-                    Some(Command::Input(input)) => {
-                        if matches!(input, InputKind::UserMessage(_)) {
+                request = mailbox.recv() => match request {
+                    Some(TaskRequest::Apply { request, applied }) => {
+                        if matches!(request.command, UserCommand::SendMessage(_)) {
                             self.check_sandbox().await?;
                         }
-                        self.handle(input).await?;
+                        self.applied = Some(applied);
+                        self.handle(InputKind::User(request)).await?;
                     }
-                    Some(Command::FindTitle { llm, message }) => {
+                    Some(TaskRequest::FindTitle { llm, message }) => {
                         let max_cost = title::max_cost(llm.as_ref(), &message);
                         self.title_model = Some(llm);
                         self.handle(InputKind::TitleRequested { message, max_cost }).await?;
                     }
-                    Some(Command::Drain { drained }) => {
+                    Some(TaskRequest::Drain { drained }) => {
                         self.is_draining = true;
                         self.drained.push(drained);
                     }
-                    Some(Command::Close { sandbox }) => return self.close(sandbox).await,
+                    Some(TaskRequest::Close { sandbox }) => return self.close(sandbox).await,
                     None => return Ok(()),
                 },
                 Some(StepRetry { agent, seen, retry }) = self.retries.1.recv() => {
@@ -392,6 +398,12 @@ impl Task {
         match effect {
             // Already done by `decide`: events are durable before any work on them starts.
             Effect::Append(_) => {}
+            Effect::ReportApplied { event } => {
+                if let Some(applied) = self.applied.take() {
+                    // Sending fails if the caller does not wait.
+                    let _ = applied.send(event);
+                }
+            }
             Effect::Step { agent, seen } => self.start_step(agent, seen),
             Effect::AbandonStep { agent } => self.abandon_step(agent),
             Effect::Create => self.create_sandbox(),

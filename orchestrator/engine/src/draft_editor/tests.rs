@@ -1,11 +1,13 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use protocol::action::{EditCommand, FileImplementation, MessageAction};
+use protocol::action::{EditCommand, FileImplementation};
 use protocol::metrics::TokenUsage;
 use protocol::observation::{EditObservation, ReadObservation};
 use protocol::record::ConversationStarted;
-use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation, Record};
+use protocol::{
+    Action, AgentState, ConversationId, Event, EventBody, Observation, Record, UserCommand,
+};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -13,7 +15,7 @@ use super::*;
 use crate::agent::tools::ToolName;
 use crate::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
 use crate::condenser::Noop;
-use crate::conversation::{Conversation, EngineParts, NOT_PERFORMED, ResumeOptions};
+use crate::conversation::{Conversation, EngineParts, NOT_PERFORMED};
 use crate::llm::{Completion, LlmError, LlmProgress, ModelResponse};
 use crate::sandbox::SandboxSpec;
 use crate::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
@@ -364,6 +366,8 @@ impl World {
             spec: SandboxSpec::new(id()),
             analyzer: None,
             memory: None,
+            is_unattended: false,
+            replayed_user: None,
             team: Arc::default(),
         }
     }
@@ -384,10 +388,8 @@ impl World {
             .await
             .unwrap();
         conversation
-            .send_message(MessageAction {
-                content: "work".into(),
-                ..Default::default()
-            })
+            .apply(UserCommand::message("work"))
+            .await
             .unwrap();
         conversation
     }
@@ -483,7 +485,7 @@ async fn stop_cancels_the_call_without_an_edit() {
         .start(QueuedLlm::new([edit_file()]), drafts.clone(), None)
         .await;
     drafts.called.notified().await;
-    conversation.stop().unwrap();
+    conversation.apply(UserCommand::Stop).await.unwrap();
     reach(&conversation, AgentState::Stopped).await;
     let stopped = "The action was not performed: the user stopped it.".to_owned();
     assert_eq!(
@@ -583,10 +585,11 @@ async fn no_draft_is_applied_beyond_the_budget() {
     };
     assert!(why.contains("budget for model calls is used up"), "{why}");
     conversation
-        .resume(ResumeOptions {
-            max_budget: Some(9.0),
-            ..ResumeOptions::default()
+        .apply(UserCommand::Resume {
+            more_iterations: None,
+            more_budget: Some(9.0),
         })
+        .await
         .unwrap();
     reach(&conversation, AgentState::Finished).await;
     assert_eq!(world.edits(), []);

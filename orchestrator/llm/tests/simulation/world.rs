@@ -9,20 +9,18 @@ use std::time::Duration;
 use engine::agent::tools::ToolName;
 use engine::agent::{AgentDefinition, CodeActAgent, DelegateAgent, Prompt, TeamMember};
 use engine::condenser::{Condenser, CondenserConfig};
-use engine::conversation::{
-    Conversation, EngineParts, ResumeOptions, State, is_replacement_notice,
-};
+use engine::conversation::{Conversation, EngineParts, State, is_replacement_notice};
 use engine::llm::Llm;
 use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
-use protocol::action::{FileImplementation, MessageAction};
+use protocol::action::FileImplementation;
 use protocol::observation::{CommandMetadata, EditObservation, ReadObservation, RunObservation};
 use protocol::record::ConversationStarted;
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::sandbox_api::SandboxAction;
 use protocol::{
-    Action, ActionId, AgentState, ConversationId, Event, EventBody, EventSource, Observation,
-    Record,
+    Action, ActionId, AgentState, CommandRequest, ConversationId, Event, EventBody, EventId,
+    EventSource, Observation, Record, UserCommand,
 };
 
 use super::model::{Histories, Model, ModelProvider, PRICE, SandboxMonitor};
@@ -68,6 +66,8 @@ pub(crate) struct Simulation {
     process_count: u64,
     /// The log at the latest check.
     seen: Vec<Event>,
+    /// The user's commands, each with the reply. `None` if it was lost.
+    commands: Vec<(CommandRequest, Option<Option<EventId>>)>,
 }
 
 impl Simulation {
@@ -97,6 +97,7 @@ impl Simulation {
             chance,
             process_count: 0,
             seen: Vec::new(),
+            commands: Vec::new(),
         }
     }
 
@@ -136,7 +137,7 @@ impl Simulation {
         };
         let parts = self.parts(false);
         let conversation = Conversation::start(parts, id(), started).await.unwrap();
-        conversation.send_message(message("work")).unwrap();
+        self.send(&conversation, UserCommand::message("work")).await;
         self.request_title(&conversation);
         conversation
     }
@@ -217,6 +218,8 @@ impl Simulation {
             team: Arc::new([(HELPER.to_owned(), helper)].into()),
             analyzer: None,
             memory: None,
+            is_unattended: false,
+            replayed_user: None,
             provider: Arc::new(Provider {
                 scripted: self.provider.clone(),
                 refuses: Arc::clone(&self.refuses),
@@ -239,32 +242,38 @@ impl Simulation {
     }
 
     async fn apply_random(&mut self, conversation: Conversation) -> Conversation {
-        let occurrence = self.chance.u32(..16);
+        let occurrence = self.chance.u32(..17);
         self.log_occurrence(occurrence, &conversation);
-        // A command to a killed process is lost.
-        let _lost = match occurrence {
-            0 | 1 => conversation.send_message(message("and this")),
-            2 => conversation.stop(),
-            3 => conversation.pause(),
-            4 | 5 => conversation.resume(self.random_options(&conversation.state())),
-            6 | 7 => conversation.confirm(None),
-            8 => conversation.reject(None, "not that"),
-            9 => conversation.reject(None, ""),
+        let command = match occurrence {
+            0 | 1 => Some(UserCommand::message("and this")),
+            2 => Some(UserCommand::Stop),
+            3 => Some(UserCommand::Pause),
+            4 | 5 => Some(self.random_resumption(&conversation.state())),
+            6 | 7 => Some(UserCommand::confirm(None)),
+            8 => Some(reject("not that")),
+            9 => Some(reject("")),
             10 => {
                 self.provider.lose_all();
-                Ok(())
+                None
             }
             11 => return self.restart(conversation, false).await,
             12 => {
                 self.refuses.store(self.chance.bool(), Ordering::Relaxed);
-                Ok(())
+                None
             }
             13 => {
                 self.request_title(&conversation);
-                Ok(())
+                None
             }
-            _ => Ok(()),
+            14 => {
+                self.send_again(&conversation).await;
+                None
+            }
+            _ => None,
         };
+        if let Some(command) = command {
+            self.send(&conversation, command).await;
+        }
         if conversation.is_closed() {
             self.restart(conversation, false).await
         } else {
@@ -286,20 +295,38 @@ impl Simulation {
         f64::from(self.chance.u32(1..10)) * PRICE
     }
 
-    fn random_options(&mut self, state: &State) -> ResumeOptions {
+    fn random_resumption(&mut self, state: &State) -> UserCommand {
         if self.chance.bool() {
-            return ResumeOptions::default();
+            return UserCommand::resume();
         }
-        ResumeOptions {
-            max_iterations: Some(state.iterations + 12),
-            // Not less than before, because running calls were started under the old budget.
-            max_budget: Some(
-                state
-                    .max_budget
-                    .unwrap_or_default()
-                    .max(state.metrics.accumulated_cost + self.random_budget()),
-            ),
-            confirmation: None,
+        // Not less than before, because running calls were started under the old budget.
+        let budget_left = state.max_budget.unwrap_or_default() - state.metrics.accumulated_cost;
+        UserCommand::Resume {
+            more_iterations: Some(12),
+            more_budget: Some(budget_left.max(self.random_budget())),
+        }
+    }
+
+    /// Sends a command with an id. Its reply is lost if the process is killed meanwhile.
+    async fn send(&mut self, conversation: &Conversation, command: UserCommand) {
+        let request = CommandRequest {
+            id: Some(format!("command-{}", self.commands.len()).parse().unwrap()),
+            command,
+        };
+        let applied = conversation.apply(request.clone()).await.ok();
+        self.commands.push((request, applied));
+    }
+
+    /// Sends an earlier command again, whether the reply was lost or not.
+    async fn send_again(&mut self, conversation: &Conversation) {
+        let number = self.chance.usize(..self.commands.len());
+        let (request, before) = self.commands[number].clone();
+        if let Ok(applied) = conversation.apply(request).await {
+            // One that had nothing to do before may have now.
+            if let Some(Some(event)) = before {
+                assert_eq!(applied, Some(event), "a command is applied once");
+            }
+            self.commands[number].1 = Some(applied);
         }
     }
 
@@ -307,28 +334,34 @@ impl Simulation {
     async fn run_to_end(&mut self, conversation: Conversation) {
         self.refuses.store(false, Ordering::Relaxed);
         let conversation = self.restart(conversation, true).await;
-        conversation.send_message(message("finish")).unwrap();
-        let options = ResumeOptions {
-            max_iterations: Some(1000),
-            max_budget: Some(1000.0),
-            confirmation: Some(ConfirmationPolicy::Never),
+        let apply = async |command: UserCommand| conversation.apply(command).await.unwrap();
+        apply(UserCommand::message("finish")).await;
+        let resume = || UserCommand::Resume {
+            more_iterations: Some(1000),
+            more_budget: Some(1000.0),
         };
-        conversation.resume(options).unwrap();
+        apply(UserCommand::SetConfirmation {
+            policy: ConfirmationPolicy::Never,
+        })
+        .await;
+        apply(resume()).await;
         let at_rest = tokio::time::timeout(END_TIMEOUT, async {
             for second in 0_u64.. {
                 let state = conversation.state();
                 match state.agent_state {
                     // Some commands end only by a stop.
                     _ if state.has_pending_actions() && second % 30 == 29 => {
-                        conversation.stop().unwrap();
+                        apply(UserCommand::Stop).await;
                     }
                     AgentState::Finished if !state.has_pending_actions() => return,
-                    AgentState::AwaitingUserConfirmation => conversation.confirm(None).unwrap(),
+                    AgentState::AwaitingUserConfirmation => {
+                        apply(UserCommand::confirm(None)).await;
+                    }
                     AgentState::Error | AgentState::Paused | AgentState::Stopped => {
-                        conversation.resume(options).unwrap();
+                        apply(resume()).await;
                     }
                     AgentState::AwaitingUserInput => {
-                        conversation.send_message(message("finish")).unwrap();
+                        apply(UserCommand::message("finish")).await;
                     }
                     _ => {}
                 }
@@ -501,6 +534,18 @@ impl Simulation {
             unconfirmed.is_empty(),
             "{unconfirmed:?} ran without confirmation"
         );
+        let commands: Vec<_> = log
+            .iter()
+            .filter_map(|event| event.command.as_ref())
+            .collect();
+        let applied: BTreeSet<_> = commands.iter().collect();
+        assert_eq!(commands.len(), applied.len(), "a command is applied once");
+        for (request, reply) in &self.commands {
+            if let Some(Some(event)) = reply {
+                let event = &log[usize::try_from(event.0).unwrap()];
+                assert_eq!(event.command, request.id, "no command is lost");
+            }
+        }
         for (action, starts) in start_counts {
             assert_eq!(starts, 1, "{action} is started once");
         }
@@ -593,10 +638,10 @@ fn scripted_result(seed: u64, action: &SandboxAction) -> ScriptedResult {
     }
 }
 
-fn message(text: &str) -> MessageAction {
-    MessageAction {
-        content: text.into(),
-        ..Default::default()
+fn reject(reason: &str) -> UserCommand {
+    UserCommand::Reject {
+        action: None,
+        reason: reason.into(),
     }
 }
 

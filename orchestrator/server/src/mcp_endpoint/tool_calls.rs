@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use accounts::Caller;
-use conversations::{
-    ConversationRequest, ConversationsError, TurnEnd, TurnOutcome, TurnUpdate, UserDecision,
-};
+use conversations::{ConversationRequest, ConversationsError, TurnEnd, TurnOutcome, TurnUpdate};
 use protocol::action::MessageAction;
 use protocol::record::ConversationTrigger;
-use protocol::{ConversationId, EventId};
+use protocol::{ConversationId, EventId, UserCommand};
 use serde_json::{Map, Value, json};
 
 use super::arguments::{self, Decide, Decision, ListConversations, ReadEvents, StartConversation};
@@ -120,7 +118,8 @@ async fn send_message(
     state.authorize(caller, &id).await?;
     let message = to_message(message)?;
     let next = EventId(state.conversations.conversations().event_count(&id).await?);
-    state.conversations.send_message(&id, message).await?;
+    let command = UserCommand::SendMessage(message);
+    state.conversations.apply(&id, command).await?;
     Ok(json!({arguments::CONVERSATION: id, "last_event_id": events::last_id(next)}).into())
 }
 
@@ -273,13 +272,13 @@ async fn decide(
         decision,
     } = arguments;
     state.authorize(caller, &id).await?;
-    let decision = match decision {
-        Decision::Confirm => UserDecision::Approve,
-        Decision::Reject => UserDecision::Reject(String::new()),
+    let command = match decision {
+        Decision::Confirm => UserCommand::confirm(Some(action_id)),
+        Decision::Reject => UserCommand::Reject {
+            action: Some(action_id),
+            reason: String::new(),
+        },
     };
-    state
-        .conversations
-        .decide(&id, Some(action_id), decision)
-        .await?;
+    state.conversations.apply(&id, command).await?;
     Ok(json!({arguments::CONVERSATION: id}).into())
 }

@@ -17,7 +17,7 @@ use protocol::client_api::{
     FeedbackReply, NewConversation, StartConversation, TitleChange,
 };
 use protocol::record::{ConversationTrigger, FeedbackGiven};
-use protocol::{ConversationId, Event, UserId};
+use protocol::{ConversationId, Event, UserCommand, UserId};
 use serde::Deserialize;
 use tokio::time::timeout;
 use utoipa::IntoParams;
@@ -421,7 +421,8 @@ pub(super) async fn rename(
             format_args!("must have 1 to {MAX_TITLE_LENGTH} bytes"),
         ));
     }
-    state.conversations.set_title(&id, &title).await?;
+    let command = UserCommand::SetTitle { title };
+    state.conversations.apply(&id, command).await?;
     Ok(Json(true))
 }
 
@@ -458,7 +459,8 @@ pub(super) async fn start(
     ConversationPath(id): ConversationPath,
     JsonBody(_): JsonBody<StartConversation>,
 ) -> Result<Json<ConversationReply>, ApiError> {
-    state.conversations.start(&id).await?;
+    let command = UserCommand::AwaitMessage;
+    state.conversations.apply(&id, command).await?;
     let status = view::conversation_state(&state, &id);
     Ok(Json(ConversationReply::new(id, status)))
 }
@@ -534,10 +536,8 @@ pub(super) async fn submit_feedback(
             ));
         }
     }
-    state
-        .conversations
-        .record_feedback(&id, feedback.clone())
-        .await?;
+    let command = UserCommand::GiveFeedback(feedback.clone());
+    state.conversations.apply(&id, command).await?;
     Ok(Json(FeedbackReply::new(feedback)))
 }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use conversations::{Conversations, UserDecision};
+use conversations::Conversations;
 use engine::clock;
 use protocol::action::MessageAction;
 use protocol::client_api::{AgentMessage, EventPage, EventQuery, Success};
 use protocol::{
     Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation,
-    ObservationKind,
+    ObservationKind, SecurityRisk, UserCommand,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -28,10 +28,6 @@ use crate::work::{WorkPermit, parse_body, run_blocking};
 
 /// Maximum number of events of a page.
 const MAX_PAGE_SIZE: usize = 100;
-
-/// States of the agent that a user can request.
-const REQUESTED_STATES: [AgentState; 3] =
-    [AgentState::Running, AgentState::Paused, AgentState::Stopped];
 
 /// Maximum number of events per read of the store. Bounds the memory.
 const MAX_READ_SIZE: u64 = 64;
@@ -297,8 +293,8 @@ pub(super) async fn append(
     request: Request,
 ) -> Result<Json<Success>, ApiError> {
     let (_, body) = read_body(request).await?;
-    let event = parse_body(&state, body, |body| UserEvent::parse(parse_json(body)?)).await?;
-    event.apply(&state, &id).await?;
+    let command = parse_body(&state, body, |body| parse_command(parse_json(body)?)).await?;
+    apply(&state, &id, command).await?;
     Ok(Json(Success::REPLY))
 }
 
@@ -312,108 +308,65 @@ pub(super) async fn message(
     ConversationPath(id): ConversationPath,
     JsonBody(AgentMessage { message }): JsonBody<AgentMessage>,
 ) -> Result<Json<Success>, ApiError> {
-    send_message(
-        &state,
-        &id,
-        MessageAction {
-            content: message,
-            ..MessageAction::default()
-        },
-    )
-    .await?;
+    apply(&state, &id, UserCommand::message(message)).await?;
     Ok(Json(Success::REPLY))
 }
 
-/// An event that a client sends as the user.
-pub(crate) enum UserEvent {
-    Message(MessageAction),
-    ChangeState(AgentState),
-    Decision {
-        /// The action that the decision is about. `None` from clients of V0, whose events do not
-        /// name it.
-        action: Option<EventId>,
-        decision: UserDecision,
-    },
-}
-
-impl UserEvent {
-    pub(crate) fn parse(event: Value) -> Result<Self, ApiError> {
-        let action_id = event
-            .pointer("/args/action_id")
-            .filter(|id| !id.is_null())
-            .cloned();
-        match parse_action(event)? {
-            Action::Message(message) => {
-                let MessageAction {
-                    content,
-                    image_urls,
-                    file_urls,
-                    ..
-                } = message;
-                Ok(Self::Message(MessageAction {
-                    content,
-                    image_urls,
-                    file_urls,
-                    ..MessageAction::default()
-                }))
-            }
-            Action::ChangeAgentState(change) => {
-                let decision = match change.agent_state {
-                    AgentState::UserConfirmed => UserDecision::Approve,
-                    AgentState::UserRejected => UserDecision::Reject(String::new()),
-                    state if REQUESTED_STATES.contains(&state) => {
-                        return Ok(Self::ChangeState(state));
-                    }
-                    _ => {
-                        return Err(ApiError::invalid(
-                            "args.agent_state",
-                            "not a state that a user can request",
-                        ));
-                    }
-                };
-                let action = action_id.map(serde_json::from_value).transpose();
-                let action = action.map_err(|error| ApiError::invalid("args.action_id", error))?;
-                Ok(Self::Decision { action, decision })
-            }
-            _ => Err(ApiError::invalid(
+/// Parses an event of V0 that a client sends as the user. V0's decisions do not name their action.
+pub(crate) fn parse_command(event: Value) -> Result<UserCommand, ApiError> {
+    let action_id = event
+        .pointer("/args/action_id")
+        .filter(|id| !id.is_null())
+        .cloned();
+    let change = match parse_action(event)? {
+        Action::Message(message) => {
+            return Ok(UserCommand::SendMessage(MessageAction {
+                wait_for_response: false,
+                security_risk: SecurityRisk::default(),
+                ..message
+            }));
+        }
+        Action::ChangeAgentState(change) => change,
+        _ => {
+            return Err(ApiError::invalid(
                 "action",
                 "a user sends only message and change_agent_state",
-            )),
+            ));
         }
-    }
-
-    pub(crate) async fn apply(
-        self,
-        state: &ServerState,
-        id: &ConversationId,
-    ) -> Result<(), ApiError> {
-        match self {
-            Self::Message(message) => send_message(state, id, message).await,
-            Self::ChangeState(agent_state) => Ok(state
-                .conversations
-                .change_agent_state(id, agent_state)
-                .await?),
-            Self::Decision { action, decision } => {
-                Ok(state.conversations.decide(id, action, decision).await?)
-            }
-        }
+    };
+    let action = || action_id.map(serde_json::from_value).transpose();
+    let action = || action().map_err(|error| ApiError::invalid("args.action_id", error));
+    match change.agent_state {
+        AgentState::Running => Ok(UserCommand::resume()),
+        AgentState::Paused => Ok(UserCommand::Pause),
+        AgentState::Stopped => Ok(UserCommand::Stop),
+        AgentState::UserConfirmed => Ok(UserCommand::confirm(action()?)),
+        AgentState::UserRejected => Ok(UserCommand::Reject {
+            action: action()?,
+            reason: String::new(),
+        }),
+        _ => Err(ApiError::invalid(
+            "args.agent_state",
+            "not a state that a user can request",
+        )),
     }
 }
 
-async fn send_message(
+/// Applies a command of a client.
+pub(crate) async fn apply(
     state: &ServerState,
     id: &ConversationId,
-    message: MessageAction,
+    command: UserCommand,
 ) -> Result<(), ApiError> {
-    let has_images = message
-        .image_urls
-        .as_ref()
-        .is_some_and(|urls| !urls.is_empty());
-    if message.content.trim().is_empty() && !has_images {
-        return Err(ApiError::invalid("message", "must not be empty"));
+    if let UserCommand::SendMessage(message) = &command {
+        let images = message.image_urls.as_deref().unwrap_or_default();
+        if message.content.trim().is_empty() && images.is_empty() {
+            return Err(ApiError::invalid("message", "must not be empty"));
+        }
+        check_message("message", message)?;
     }
-    check_message("message", &message)?;
-    Ok(state.conversations.send_message(id, message).await?)
+    state.conversations.apply(id, command).await?;
+    Ok(())
 }
 
 /// Parses the action in a client's event, which has no id, time or source.

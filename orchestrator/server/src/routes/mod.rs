@@ -36,7 +36,7 @@ use crate::{
     socket_sessions, stream,
 };
 
-pub(crate) use events::UserEvent;
+pub(crate) use events::{apply, parse_command};
 
 pub(crate) fn router(state: Arc<ServerState>) -> Router {
     let api = Router::new()

@@ -2,10 +2,12 @@
 
 use protocol::observation::DelegateObservation;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind};
+use protocol::{
+    Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, UserCommand,
+};
 
 use super::{Decision, Occurrence, World};
-use crate::conversation::{InputKind, NOT_PERFORMED, State, fork};
+use crate::conversation::{NOT_PERFORMED, State, fork};
 use crate::testing::timestamp;
 use Occurrence::{
     ActionDone, Confirm, Crash, Message, Pause, Reject, Resume, SandboxLost, SandboxReady,
@@ -228,11 +230,8 @@ fn confirmation_applies_only_to_the_named_action() {
         .iter()
         .for_each(|task| world.finish_step(Some(*task), Decision::Run));
     let action = world.state.awaiting_confirmation().unwrap().1.action;
-    world.apply_input(InputKind::UserConfirm {
-        action: Some(action.next()),
-        and_similar: false,
-    });
-    world.apply_input(InputKind::UserReject {
+    world.command(UserCommand::confirm(Some(action.next())));
+    world.command(UserCommand::Reject {
         action: Some(EventId(0)),
         reason: String::new(),
     });
@@ -240,10 +239,7 @@ fn confirmation_applies_only_to_the_named_action() {
         world.state.awaiting_confirmation().unwrap().1.action,
         action
     );
-    world.apply_input(InputKind::UserConfirm {
-        action: Some(action),
-        and_similar: false,
-    });
+    world.command(UserCommand::confirm(Some(action)));
     assert_eq!(world.executing(), Some(action));
 }
 

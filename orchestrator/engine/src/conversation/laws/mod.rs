@@ -50,6 +50,7 @@ fn occurrence() -> impl Strategy<Value = Occurrence> {
         1 => Just(Occurrence::Reopen),
         2 => Just(Occurrence::Confirm),
         1 => Just(Occurrence::Approve),
+        1 => (0..4_usize).prop_map(Occurrence::Repeat),
         1 => Just(Occurrence::TitleRequested),
         1 => Just(Occurrence::TitleFound),
         1 => Just(Occurrence::UserTitle),

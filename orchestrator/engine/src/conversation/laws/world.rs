@@ -4,18 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use protocol::action::{EditAction, EditCommand, MessageAction, RecallAction, RecallType};
+use protocol::action::{EditAction, EditCommand, RecallAction, RecallType};
 use protocol::observation::{CommandMetadata, RunObservation, ThinkObservation};
 use protocol::record::{ConversationStarted, ModelRetried, SandboxLeased, WorkspaceSetup};
 use protocol::risk::ConfirmationPolicy;
-use protocol::{Action, AgentState, Event, EventId, EventSource, Observation, ObservationKind};
+use protocol::{
+    Action, AgentState, CommandRequest, Event, EventId, EventSource, Observation, ObservationKind,
+    UserCommand,
+};
 
 use super::decision::{Decision, PRICE, call, delegate_step, delegate_tasks, step, system};
 use crate::agent::AgentStep;
 use crate::conversation::terminal::interrupted;
 use crate::conversation::{
-    AgentId, ConversationStart, Effect, Input, InputKind, ModelCallId, Notice, ResumeOptions,
-    State, transition,
+    AgentId, ConversationStart, Effect, Input, InputKind, ModelCallId, Notice, State, transition,
 };
 use crate::draft_editor::DraftResult;
 use crate::llm::LlmError;
@@ -40,6 +42,8 @@ pub(in crate::conversation) enum Occurrence {
     Reopen,
     Confirm,
     Approve,
+    /// The client sends a command again that caused an event: the latest one, or one before it.
+    Repeat(usize),
     TitleRequested,
     TitleFound,
     UserTitle,
@@ -82,6 +86,10 @@ pub(in crate::conversation) struct World {
     last_completed: Option<EventId>,
     /// Number of boots of sandboxes.
     boot_count: u32,
+    /// The user's commands that caused events.
+    commands: Vec<(CommandRequest, EventId)>,
+    /// The latest report about a command.
+    applied: Option<Option<EventId>>,
 }
 
 #[derive(Default, PartialEq)]
@@ -180,6 +188,9 @@ impl World {
                     self.log.push(event.clone());
                 }
             }
+            Effect::ReportApplied { event } => {
+                assert_eq!(self.applied.replace(event), None, "it is reported once");
+            }
             Effect::Step { agent, seen } => {
                 assert_eq!(seen, self.state.next_id);
                 assert_eq!(
@@ -264,6 +275,39 @@ impl World {
         }
     }
 
+    /// Applies a command with an id of its own.
+    pub(super) fn command(&mut self, command: UserCommand) {
+        let request = CommandRequest {
+            id: Some(format!("command-{}", self.input_count).parse().unwrap()),
+            command,
+        };
+        let before = self.log.len();
+        if let Some(event) = self.apply_request(&request) {
+            assert!(event.0 >= before as u64, "a command causes a new event");
+            self.commands.push((request, event));
+        }
+    }
+
+    fn repeat(&mut self, back: usize) {
+        let Some((request, event)) = self.commands.iter().rev().nth(back).cloned() else {
+            return;
+        };
+        let before = self.log.len();
+        assert_eq!(self.apply_request(&request), Some(event));
+        assert_eq!(self.log.len(), before, "a command is applied once");
+    }
+
+    /// Returns the event that a command caused.
+    fn apply_request(&mut self, request: &CommandRequest) -> Option<EventId> {
+        self.apply_input(InputKind::User(Box::new(request.clone())));
+        let event = self.applied.take().expect("every command is reported");
+        if let Some(event) = event {
+            let index = usize::try_from(event.0).unwrap();
+            assert_eq!(self.log[index].command, request.id);
+        }
+        event
+    }
+
     fn start_action(&mut self, action: EventId, is_for_sandbox: bool) {
         self.check_confirmed(action);
         self.cancelled.remove(&action);
@@ -294,34 +338,20 @@ impl World {
 
     pub(in crate::conversation) fn apply(&mut self, occurrence: &Occurrence) {
         match occurrence {
-            Occurrence::Message => self.apply_input(InputKind::UserMessage(MessageAction {
-                content: "do it".into(),
-                ..Default::default()
-            })),
-            Occurrence::Stop => self.apply_input(InputKind::UserStop),
-            Occurrence::Pause => self.apply_input(InputKind::UserPause),
-            Occurrence::Reopen => self.apply_input(InputKind::UserStart),
-            Occurrence::Resume(extend) => {
-                let max_iterations = extend.then(|| self.state.iterations + 12);
-                let max_budget = extend.then(|| self.state.metrics.accumulated_cost + BUDGET);
-                self.apply_input(InputKind::UserResume(ResumeOptions {
-                    max_iterations,
-                    max_budget,
-                    confirmation: None,
-                }));
-            }
-            Occurrence::Confirm => {
-                self.apply_input(InputKind::UserConfirm {
-                    action: None,
-                    and_similar: false,
-                });
-            }
-            Occurrence::Approve => {
-                self.apply_input(InputKind::UserConfirm {
-                    action: None,
-                    and_similar: true,
-                });
-            }
+            Occurrence::Message => self.command(UserCommand::message("do it")),
+            Occurrence::Stop => self.command(UserCommand::Stop),
+            Occurrence::Pause => self.command(UserCommand::Pause),
+            Occurrence::Reopen => self.command(UserCommand::AwaitMessage),
+            Occurrence::Resume(extend) => self.command(UserCommand::Resume {
+                more_iterations: extend.then_some(12),
+                more_budget: extend.then_some(BUDGET),
+            }),
+            Occurrence::Confirm => self.command(UserCommand::confirm(None)),
+            Occurrence::Approve => self.command(UserCommand::Confirm {
+                action: None,
+                and_similar: true,
+            }),
+            Occurrence::Repeat(back) => self.repeat(*back),
             Occurrence::TitleRequested => {
                 self.apply_input(InputKind::TitleRequested {
                     message: "do it".into(),
@@ -336,13 +366,13 @@ impl World {
                     });
                 }
             }
-            Occurrence::UserTitle => self.apply_input(InputKind::UserTitle("mine".into())),
-            Occurrence::Reject(reason) => {
-                self.apply_input(InputKind::UserReject {
-                    action: None,
-                    reason: (*reason).to_owned(),
-                });
-            }
+            Occurrence::UserTitle => self.command(UserCommand::SetTitle {
+                title: "mine".into(),
+            }),
+            Occurrence::Reject(reason) => self.command(UserCommand::Reject {
+                action: None,
+                reason: (*reason).to_owned(),
+            }),
             Occurrence::StepDeferred => {
                 if let Some((agent, _)) = self.remove_step() {
                     let recalled = Observation::new("", ThinkObservation {});

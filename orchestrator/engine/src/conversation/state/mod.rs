@@ -1,6 +1,8 @@
 //! The state of a conversation: the fold of its log, with the schedule of this process.
 
 mod child;
+mod commands;
+mod replayed_user;
 mod run;
 mod schedule;
 
@@ -24,6 +26,8 @@ use super::transition::is_replacement_notice;
 use crate::clock;
 
 pub use child::{AgentId, ChildAgent};
+pub use commands::AppliedCommands;
+pub use replayed_user::ReplayedUser;
 pub use run::{AgentRun, PendingAction, PendingRequest};
 pub use schedule::{ModelCallId, SandboxConnection, Schedule, ScheduledWork, TitleSearch};
 
@@ -68,8 +72,8 @@ pub struct State {
     pub last_user_message: Option<EventId>,
     /// Content of that message.
     pub last_message: Option<Box<MessageAction>>,
-    /// The user's latest feedback.
-    pub last_feedback: Option<EventId>,
+    /// The latest commands of the user.
+    pub commands: AppliedCommands,
     /// The conversation's own agent.
     pub own: AgentRun,
     /// Agents of delegated tasks that have not ended, by the action that delegated the task.
@@ -89,6 +93,9 @@ impl State {
     /// Applies the next event of the log.
     pub fn apply(&mut self, event: &Event) {
         self.next_id = event.id.next();
+        if let Some(command) = &event.command {
+            self.commands.add(command.clone(), event.id);
+        }
         if is_replacement_notice(event) {
             self.notified_of_replacement.insert(event.delegation);
         }
@@ -117,12 +124,7 @@ impl State {
                     self.enter(event.id, changed);
                 }
             }
-            EventBody::Record(record) => {
-                if let Record::FeedbackGiven(_) = record {
-                    self.last_feedback = Some(event.id);
-                }
-                self.apply_record(record);
-            }
+            EventBody::Record(record) => self.apply_record(record),
         }
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::EventId;
 
-use super::AgentId;
+use super::{AgentId, ReplayedUser};
 
 /// Steps and actions that are due, and the connection that they need.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +22,11 @@ pub struct Schedule {
     pub actions: BTreeMap<EventId, ScheduledWork>,
     /// Search for a title. `None` if none was requested, or if it has ended.
     pub title: Option<TitleSearch>,
+    /// Number of requests to continue since the agent's last action other than a message. `None` if
+    /// a user answers the agent's questions.
+    pub continue_requests: Option<u32>,
+    /// Sends the messages of a saved conversation. `None` if none is replayed.
+    pub replayed_user: Option<ReplayedUser>,
     /// Tools of tool servers of which the user has approved every call. In another process, the
     /// name may belong to another server.
     pub approved_tools: BTreeSet<String>,

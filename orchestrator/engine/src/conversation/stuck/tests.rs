@@ -455,21 +455,20 @@ fn loop_recovery_follows_the_chosen_option() {
         ..Default::default()
     };
     let forgotten = (EventSource::Agent, Action::from(forgotten));
-    let events = |option| {
-        let recovery = LoopRecovery::from_option(option).unwrap();
-        stuck.recover(recovery, EventId(9), Some(&message))
-    };
-    assert_eq!(events(1), [chosen(1), forgotten.clone()]);
+    let events = |recovery| stuck.recover(recovery, EventId(9), Some(&message));
     assert_eq!(
-        events(2),
+        events(LoopRecovery::BeforeLoop),
+        [chosen(1), forgotten.clone()]
+    );
+    assert_eq!(
+        events(LoopRecovery::LastUserMessage),
         [
             chosen(2),
             forgotten,
             (EventSource::User, message.clone().into())
         ]
     );
-    assert_eq!(events(3), [chosen(3)]);
-    assert_eq!(LoopRecovery::from_option(0), None);
+    assert_eq!(events(LoopRecovery::Stop), [chosen(3)]);
     let detected = stuck.to_observation();
     assert_eq!(
         detected.content,

@@ -6,7 +6,7 @@ use protocol::action::{FinishAction, MessageAction, SystemAction};
 use protocol::observation::{CommandMetadata, RunObservation};
 use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation, UserCommand};
 use tokio::time::Instant;
 
 use crate::agent::{Agent, AgentStep, TeamMember};
@@ -102,6 +102,8 @@ fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) 
         spec: SandboxSpec::new(id()),
         analyzer: None,
         memory: None,
+        is_unattended: false,
+        replayed_user: None,
         team: Arc::default(),
     }
 }
@@ -119,10 +121,8 @@ async fn step_does_not_wait_for_a_title() {
         .request_title(hanging(0.9), "work".into())
         .unwrap();
     conversation
-        .send_message(MessageAction {
-            content: "work".into(),
-            ..Default::default()
-        })
+        .apply(UserCommand::message("work"))
+        .await
         .unwrap();
     let finished = conversation.wait_for(|state| state.agent_state == AgentState::Finished);
     let state = tokio::time::timeout(Duration::from_secs(3600), finished)

@@ -43,7 +43,8 @@ pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
     if transition.state.started.is_some() || matches!(input.kind, InputKind::Start(_)) {
         transition.apply_input(input.kind);
         transition.settle();
-        effects = transition.reconcile();
+        effects.extend(transition.applied.take());
+        effects.extend(transition.reconcile());
     }
     if !transition.events.is_empty() {
         effects.insert(0, Effect::Append(transition.events));
@@ -56,6 +57,8 @@ struct Transition {
     state: State,
     at: Timestamp,
     events: Vec<Event>,
+    /// Report about the user's command.
+    applied: Option<Effect>,
     /// Effects that abandon work.
     abandoned: Vec<Effect>,
     /// Actions in flight that are to be cancelled.
@@ -70,6 +73,7 @@ impl Transition {
             state,
             at,
             events: Vec::new(),
+            applied: None,
             abandoned: Vec::new(),
             cancelled: Vec::new(),
             estimated: BTreeSet::new(),
@@ -80,17 +84,7 @@ impl Transition {
         match input {
             InputKind::Start(start) => self.start(*start),
             InputKind::Recovered => self.recover(),
-            InputKind::UserMessage(message) => self.on_user_message(message),
-            InputKind::UserStop => self.stop(),
-            InputKind::UserPause => self.pause(),
-            InputKind::UserResume(terms) => self.resume(terms),
-            InputKind::UserStart => self.await_message(),
-            InputKind::UserRecover(recovery) => drop(self.recover_from_loop(recovery)),
-            InputKind::UserConfirm {
-                action,
-                and_similar,
-            } => self.confirm(action, and_similar),
-            InputKind::UserReject { action, reason } => self.reject(action, &reason),
+            InputKind::User(request) => self.on_command(*request),
             InputKind::CallRetried { agent, retry } => {
                 if self.state.schedule.is_step_started(agent) {
                     self.on_call_retried(agent, retry);
@@ -149,10 +143,6 @@ impl Transition {
                 if self.state.title.is_none() {
                     self.set_title(title, call.as_ref());
                 }
-            }
-            InputKind::UserTitle(title) => self.set_title(title, None),
-            InputKind::UserFeedback(feedback) => {
-                self.append(None, EventSource::User, Record::from(feedback));
             }
         }
     }
@@ -221,7 +211,8 @@ impl Transition {
         }
     }
 
-    /// Ends abandoned tasks and refused drafts, continues the set-up, and schedules due steps.
+    /// Sends messages of a replayed user, ends abandoned tasks and refused drafts, continues the
+    /// set-up, and schedules due steps.
     fn settle(&mut self) {
         if self.state.is_budget_reached() {
             // Steps that wait for calls in flight are scheduled again below, where the budget holds
@@ -232,7 +223,9 @@ impl Transition {
             self.state.schedule.steps = steps;
         }
         loop {
-            if let Some(child) = self.abandoned_child() {
+            if let Some(message) = self.due_message() {
+                self.on_user_message(message);
+            } else if let Some(child) = self.abandoned_child() {
                 self.end_child(child, &TaskOutcome::Stopped);
             } else if let Some((agent, reason)) = self.refused_draft() {
                 self.end_pending(agent, not_performed(reason));
@@ -430,8 +423,21 @@ impl Transition {
         {
             work.max_cost = None;
         }
+        if let Some(user) = &mut self.state.schedule.replayed_user {
+            user.count(&event);
+        }
+        if is_work(&event) && self.state.schedule.continue_requests.is_some() {
+            self.state.schedule.continue_requests = Some(0);
+        }
         self.state.apply(&event);
         self.events.push(event);
         id
     }
+}
+
+/// Whether an agent acts, and does not only send a message.
+fn is_work(event: &Event) -> bool {
+    event.source == EventSource::Agent
+        && matches!(&event.body, EventBody::Action(action)
+            if !matches!(action, Action::Message(_) | Action::System(_)))
 }

@@ -1,16 +1,74 @@
 //! Inputs of the user.
 
 use protocol::action::MessageAction;
+use protocol::command::LoopRecovery;
 use protocol::record::{ApprovalScope, ConfirmationChanged, Limit, LimitExtended};
-use protocol::{Action, AgentState, EventId, EventSource, Record};
+use protocol::risk::ConfirmationPolicy;
+use protocol::{
+    Action, AgentState, CommandRequest, Event, EventId, EventSource, Record, UserCommand,
+};
 
 use super::{AgentId, Transition};
-use crate::conversation::input::ResumeOptions;
-use crate::conversation::stuck::LoopRecovery;
+use crate::conversation::input::Effect;
+use crate::conversation::state::State;
 use crate::conversation::terminal::{interrupted, not_performed, rejected};
 use crate::security::approval;
+use crate::title::first_line;
+
+/// Maximum number of requests to continue, in a row, to an agent that only sends messages.
+const MAX_CONTINUE_REQUESTS: u32 = 3;
+
+const CONTINUE_REQUEST: &str = "No user is here to answer. Continue with what you think best. If the task is done, \
+    or cannot be, call finish.";
 
 impl Transition {
+    /// Applies a command, unless it was applied before. Its id is stored on the event that it
+    /// causes: the first one of the user, or the first of all if there is none of the user.
+    pub(super) fn on_command(&mut self, request: CommandRequest) {
+        let CommandRequest { id, command } = request;
+        let mut event = id.as_ref().and_then(|id| self.state.commands.event(id));
+        if event.is_none() {
+            self.apply_command(command);
+            let is_users = |event: &Event| event.source == EventSource::User;
+            let first = self.events.iter().position(is_users).unwrap_or_default();
+            if let Some(caused) = self.events.get_mut(first) {
+                event = Some(caused.id);
+                if let Some(id) = id {
+                    caused.command = Some(id.clone());
+                    self.state.commands.add(id, caused.id);
+                }
+            }
+        }
+        self.applied = Some(Effect::ReportApplied { event });
+    }
+
+    fn apply_command(&mut self, command: UserCommand) {
+        match command {
+            UserCommand::SendMessage(message) => self.on_user_message(message),
+            UserCommand::Stop => self.stop(),
+            UserCommand::Pause => self.pause(),
+            UserCommand::Resume {
+                more_iterations,
+                more_budget,
+            } => {
+                self.extend_limits(more_iterations, more_budget);
+                self.resume();
+            }
+            UserCommand::AwaitMessage => self.await_message(),
+            UserCommand::RecoverFromLoop { recovery } => drop(self.recover_from_loop(recovery)),
+            UserCommand::Confirm {
+                action,
+                and_similar,
+            } => self.confirm(action, and_similar),
+            UserCommand::Reject { action, reason } => self.reject(action, &reason),
+            UserCommand::SetConfirmation { policy } => self.set_confirmation(policy),
+            UserCommand::SetTitle { title } => self.set_title(first_line(&title), None),
+            UserCommand::GiveFeedback(feedback) => {
+                self.append(None, EventSource::User, Record::from(feedback));
+            }
+        }
+    }
+
     pub(super) fn on_user_message(&mut self, message: MessageAction) {
         let content = message.content.clone();
         if self.state.lease.is_none() && self.state.latest_lease.is_some() {
@@ -18,26 +76,45 @@ impl Transition {
             self.report_replacement(&self.state.notified_of_replacement.clone());
         }
         self.append(None, EventSource::User, Action::from(message));
-        if self.state.limit_reached == Some(Limit::Iterations) {
-            // As in V0: a user who answers wants the agent to continue.
-            let more = self
-                .state
-                .started
-                .as_ref()
-                .map_or(self.state.max_iterations, |started| started.max_iterations);
-            let to = f64::from(self.state.max_iterations.saturating_add(more.max(1)));
-            let limit = Limit::Iterations;
-            self.append(
-                None,
-                EventSource::User,
-                Record::from(LimitExtended { limit, to }),
-            );
-        }
+        // As in V0: a user who answers wants the agent to continue.
+        self.extend_limits(None, None);
         // Agents of delegated tasks receive the message only this way.
         self.reject_unconfirmed(&format!(
             "The user did not confirm the action, but said: {content}"
         ));
         self.resume_work();
+    }
+
+    /// Answers an agent that asks a question, if no user is there: with the next message of a
+    /// replayed user, or a request to continue.
+    pub(super) fn answer_question(&mut self) {
+        if self.state.agent_state != AgentState::AwaitingUserInput {
+            return;
+        }
+        let answer = self.due_message().or_else(|| {
+            let requests = self.state.schedule.continue_requests.as_mut();
+            let requests = requests.filter(|sent| **sent < MAX_CONTINUE_REQUESTS)?;
+            *requests += 1;
+            Some(MessageAction {
+                content: CONTINUE_REQUEST.to_owned(),
+                ..MessageAction::default()
+            })
+        });
+        if let Some(answer) = answer {
+            self.on_user_message(answer);
+        }
+    }
+
+    /// Returns the next message of a replayed user if it is due.
+    pub(super) fn due_message(&mut self) -> Option<MessageAction> {
+        let is_held = matches!(
+            self.state.agent_state,
+            AgentState::Stopped | AgentState::Paused
+        );
+        if is_held || self.state.has_pending_actions() {
+            return None;
+        }
+        self.state.schedule.replayed_user.as_mut()?.take_due()
     }
 
     fn reject_unconfirmed(&mut self, text: &str) {
@@ -55,8 +132,7 @@ impl Transition {
         }
     }
 
-    pub(super) fn resume(&mut self, terms: ResumeOptions) {
-        self.apply_terms(terms);
+    fn resume(&mut self) {
         if self.recover_from_loop(LoopRecovery::BeforeLoop) {
             return;
         }
@@ -77,20 +153,49 @@ impl Transition {
 
     /// Lets an agent that was stopped wait for a message, unless its action is still being
     /// cancelled. As in V0, its sandbox is started meanwhile: the user may upload files first.
-    pub(super) fn await_message(&mut self) {
+    fn await_message(&mut self) {
+        let is_at_rest = matches!(
+            self.state.agent_state,
+            AgentState::AwaitingUserInput
+                | AgentState::Error
+                | AgentState::Finished
+                | AgentState::Paused
+                | AgentState::Rejected
+                | AgentState::Stopped
+        );
+        if !is_at_rest || self.state.has_pending_actions() {
+            return;
+        }
         self.state.schedule.is_sandbox_requested = true;
-        if self.state.agent_state == AgentState::Stopped && !self.state.has_pending_actions() {
+        if self.state.agent_state == AgentState::Stopped {
             self.change_state(AgentState::AwaitingUserInput, "");
         }
     }
 
-    fn apply_terms(&mut self, terms: ResumeOptions) {
-        let steps = terms
-            .max_iterations
+    /// Grants more steps and a higher budget. A limit that was reached is extended by its initial
+    /// value unless another one is given.
+    fn extend_limits(&mut self, more_iterations: Option<u32>, more_budget: Option<f64>) {
+        let State {
+            iterations,
+            limit_reached,
+            ..
+        } = self.state;
+        let cost = self.state.metrics.accumulated_cost;
+        let Some(started) = &self.state.started else {
+            return;
+        };
+        let initial = (limit_reached == Some(Limit::Iterations)).then_some(started.max_iterations);
+        let steps = more_iterations
+            .or(initial.map(|initial| initial.max(1)))
+            .map(|more| iterations.saturating_add(more))
             .filter(|to| *to != self.state.max_iterations)
             .map(f64::from);
-        let budget = terms
+        let initial = started
             .max_budget
+            .filter(|_| limit_reached == Some(Limit::Budget));
+        let budget = more_budget
+            .or(initial)
+            .map(|more| cost + more)
             .filter(|to| Some(*to) != self.state.max_budget);
         for (limit, to) in [(Limit::Iterations, steps), (Limit::Budget, budget)] {
             if let Some(to) = to {
@@ -101,10 +206,10 @@ impl Transition {
                 );
             }
         }
-        if let Some(policy) = terms
-            .confirmation
-            .filter(|policy| *policy != self.state.confirmation)
-        {
+    }
+
+    fn set_confirmation(&mut self, policy: ConfirmationPolicy) {
+        if policy != self.state.confirmation {
             self.append(
                 None,
                 EventSource::User,
@@ -114,7 +219,7 @@ impl Transition {
     }
 
     /// Leaves the loop that the agent was stopped in. Returns whether there was one.
-    pub(super) fn recover_from_loop(&mut self, recovery: LoopRecovery) -> bool {
+    fn recover_from_loop(&mut self, recovery: LoopRecovery) -> bool {
         let (Some(stuck), Some(last)) = (
             self.state.detected_loop(None),
             self.state.next_id.previous(),
@@ -139,7 +244,7 @@ impl Transition {
         true
     }
 
-    pub(super) fn pause(&mut self) {
+    fn pause(&mut self) {
         let is_working = match self.state.agent_state {
             AgentState::Loading | AgentState::Running | AgentState::RateLimited => true,
             // Other agents may work.
@@ -160,7 +265,7 @@ impl Transition {
             .then_some(agent)
     }
 
-    pub(super) fn confirm(&mut self, action: Option<EventId>, and_similar: bool) {
+    fn confirm(&mut self, action: Option<EventId>, and_similar: bool) {
         if let Some(agent) = self.agent_awaiting_confirmation(action) {
             let pending = self.state.pending_action(agent);
             if let Some(approval) = pending
@@ -177,7 +282,7 @@ impl Transition {
         }
     }
 
-    pub(super) fn reject(&mut self, action: Option<EventId>, reason: &str) {
+    fn reject(&mut self, action: Option<EventId>, reason: &str) {
         let Some(agent) = self.agent_awaiting_confirmation(action) else {
             return;
         };
@@ -194,7 +299,7 @@ impl Transition {
         }
     }
 
-    pub(super) fn stop(&mut self) {
+    fn stop(&mut self) {
         if self.state.agent_state == AgentState::Stopped {
             return;
         }

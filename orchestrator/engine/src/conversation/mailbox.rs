@@ -1,15 +1,19 @@
-//! Commands that a conversation's handle sends to its task.
+//! What a conversation's handle sends to its task.
 
 use std::sync::Arc;
 
+use protocol::{CommandRequest, EventId};
 use tokio::sync::oneshot;
 
-use super::input::InputKind;
 use crate::llm::Llm;
 
-/// A message in the conversation's mailbox.
-pub(super) enum Command {
-    Input(InputKind),
+/// A request in the conversation's mailbox.
+pub(super) enum TaskRequest {
+    /// A command of the user. The event that it causes is sent once it is stored.
+    Apply {
+        request: Box<CommandRequest>,
+        applied: oneshot::Sender<Option<EventId>>,
+    },
     FindTitle {
         llm: Arc<dyn Llm>,
         message: String,
