@@ -107,6 +107,7 @@ pub struct SystemAction {
 
 /// A message of the user or the agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct MessageAction {
     /// The text.
     pub content: String,

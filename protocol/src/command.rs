@@ -10,6 +10,7 @@ use crate::risk::ConfirmationPolicy;
 
 /// A command with the id that its client chose.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CommandRequest {
     /// Stored on the event that the command causes. A conversation ignores a command whose id it
     /// has stored, so that a client can send it again if the reply was lost. `None` if it is never
@@ -22,6 +23,7 @@ pub struct CommandRequest {
 
 /// What a user can do to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum UserCommand {
     /// Send a message. The agent works on it, and rejects actions that await confirmation. If a
@@ -85,6 +87,7 @@ pub enum UserCommand {
 
 /// How an agent leaves a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LoopRecovery {
     /// The agent forgets the loop and continues.

@@ -58,6 +58,7 @@ impl From<SecurityRisk> for i64 {
 
 /// Which actions need the user's confirmation before they run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ConfirmationPolicy {
     /// No action.

@@ -14,6 +14,7 @@ use engine::sandbox::SandboxSpec;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use engine::tool_servers::NoToolServers;
 use llm::ScriptedLlm;
+use protocol::action::MessageAction;
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;

@@ -23,6 +23,7 @@ mod claim;
 mod commands;
 mod copy;
 mod error;
+mod event_query;
 mod follow;
 mod host;
 mod hosted;
@@ -57,6 +58,7 @@ pub use engine::events::{InvalidPosition, ListPosition, Overview};
 pub use claim::{Claim, FolderUse};
 pub use copy::{CopiedLog, CopyMode, EventPages};
 pub use error::ConversationsError;
+pub use event_query::{EventQuery, EventView, SelectedEvents};
 pub use follow::{Follower, RunOutcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{

@@ -11,7 +11,9 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use conversations::{ConversationUpdate, ConversationsError, EventStream};
-use engine::conversation::LiveUpdate;
+use engine::conversation::{AgentId, LiveUpdate};
+use engine::llm::LlmProgress;
+use engine::sandbox::StartProgress;
 use futures_util::stream::{self, Stream};
 use protocol::{ConversationId, EventBody, EventId, Record, UserId};
 use serde::{Deserialize, Serialize};
@@ -303,14 +305,53 @@ fn to_message(update: ConversationUpdate, json: Option<Arc<RawValue>>) -> Option
             "output_gap",
             json!({"action": action, "from": from, "to": to}),
         ),
+        ConversationUpdate::Live(LiveUpdate::Model { agent, progress }) => {
+            live("model", model_json(agent, progress))
+        }
+        ConversationUpdate::Live(LiveUpdate::Start(progress)) => {
+            live("start", start_json(&progress))
+        }
+        ConversationUpdate::LiveGap => live("live_gap", json!({})),
         ConversationUpdate::Closed => live("closed", json!({})),
         ConversationUpdate::Waiting(waiting) => {
             live("waiting", json!({"agent_state": waiting.state.agent_state}))
         }
-        ConversationUpdate::Attached(_)
-        | ConversationUpdate::Live(
-            LiveUpdate::Start(_) | LiveUpdate::Problem(_) | LiveUpdate::Model { .. },
-        )
-        | ConversationUpdate::LiveGap => None,
+        // Problems can name files of the operator.
+        ConversationUpdate::Attached(_) | ConversationUpdate::Live(LiveUpdate::Problem(_)) => None,
+    }
+}
+
+/// Returns the progress of a model call of an agent. The errors of a provider are for the operator.
+fn model_json(agent: AgentId, progress: LlmProgress) -> Value {
+    match progress {
+        LlmProgress::Text(text) => json!({"agent": agent, "text": text}),
+        LlmProgress::Reasoning(text) => json!({"agent": agent, "reasoning": text}),
+        LlmProgress::Retrying {
+            attempt,
+            attempts,
+            after,
+            ..
+        } => json!({
+            "agent": agent,
+            "retry": {"attempt": attempt, "attempts": attempts, "after": after.as_secs_f64()},
+        }),
+    }
+}
+
+/// Returns the progress of a sandbox's start. Images and errors are for the operator.
+fn start_json(progress: &StartProgress) -> Value {
+    match progress {
+        StartProgress::Pulling {
+            received_bytes,
+            total_bytes,
+            ..
+        } => json!({
+            "phase": "pulling", "received_bytes": received_bytes, "total_bytes": total_bytes,
+        }),
+        StartProgress::Starting => json!({"phase": "starting"}),
+        StartProgress::Connecting => json!({"phase": "connecting"}),
+        StartProgress::Retrying { after, .. } => {
+            json!({"phase": "retrying", "after": after.as_secs_f64()})
+        }
     }
 }

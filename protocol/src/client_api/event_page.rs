@@ -1,8 +1,10 @@
-//! Pages of a conversation's events.
+//! Pages of a conversation's events, and the reply to commands.
 
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
+
+use crate::ids::EventId;
 
 /// Selects events of a conversation.
 #[derive(Debug, Clone, Deserialize)]
@@ -75,4 +77,24 @@ pub struct EventPage {
     pub events: Vec<Box<RawValue>>,
     /// Whether further events are selected.
     pub has_more: bool,
+}
+
+/// The reply to a command.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CommandReply {
+    /// The event that the command caused, now or when it was sent before. `None` if there was
+    /// nothing to do.
+    pub event_id: Option<EventId>,
+}
+
+/// Some events of a conversation, in Glovebox's own API.
+#[derive(Debug, Serialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct SelectedEventPage {
+    /// The events.
+    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
+    pub events: Vec<Box<RawValue>>,
+    /// Where the next page starts. `None` if this is the last one.
+    pub next_id: Option<EventId>,
 }

@@ -15,7 +15,7 @@ pub use conversation::{
     WebHosts,
 };
 pub use error::{ErrorBody, ErrorDetail, RequestProblem};
-pub use event_page::{EventPage, EventQuery};
+pub use event_page::{CommandReply, EventPage, EventQuery, SelectedEventPage};
 pub use settings::{
     EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList,
     SecretUpdate, UserSettings, UserSettingsInfo,

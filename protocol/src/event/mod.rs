@@ -49,6 +49,7 @@ pub enum EventError {
 
 /// The originator of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventSource {
     /// The agent, including the results of its actions.

@@ -25,6 +25,7 @@ mod socket_io;
 mod store_outage;
 mod stream;
 mod users;
+mod v2;
 mod workspace_git;
 
 use reqwest::Method;

@@ -13,7 +13,7 @@ use tests::terminal::TestTerminal;
 use super::ports;
 
 /// The routes of a conversation, each with requests that differ in what is wrong with them.
-const ROUTES: [(&str, &str, &[&str]); 25] = [
+const ROUTES: [(&str, &str, &[&str]); 23] = [
     ("GET", "", &[""]),
     (
         "PATCH",
@@ -60,9 +60,36 @@ const ROUTES: [(&str, &str, &[&str]); 25] = [
     ),
     ("POST", "/exp-config", &["{}", "[]"]),
     ("GET", "/security/{*path}", &[""]),
+];
+
+/// The same for Glovebox's own API.
+const V2_ROUTES: [(&str, &str, &[&str]); 4] = [
+    (
+        "POST",
+        "/commands",
+        &[
+            r#"{"id": "1", "command": {"kind": "send_message", "content": "Hello."}}"#,
+            r#"{"command": {"kind": "stop"}}"#,
+            r#"{"command": {"kind": "set_confirmation", "policy": {"ask": "never"}}}"#,
+            r#"{"command": {"kind": "none"}}"#,
+            "[",
+        ],
+    ),
+    ("GET", "/events", &["", "?limit=0", "?from=x"]),
     ("GET", "/stream", &["", "?after=x"]),
     ("POST", "/stream", &[""]),
 ];
+
+/// Returns all routes, each with the version in its path.
+fn routes() -> impl Iterator<
+    Item = (
+        &'static str,
+        &'static (&'static str, &'static str, &'static [&'static str]),
+    ),
+> {
+    let v2 = V2_ROUTES.iter().map(|route| ("/v2", route));
+    ROUTES.iter().map(|route| ("", route)).chain(v2)
+}
 
 /// A server with the users ada and ben, and their keys.
 struct Users {
@@ -134,12 +161,13 @@ fn conversation_routes(folder: &Path) -> Vec<String> {
 #[test]
 fn every_route_of_a_conversation_is_in_the_table() {
     let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../orchestrator/server/src");
-    let routes = conversation_routes(&source);
-    assert!(routes.len() >= 20, "{routes:?}");
-    for route in routes {
-        let (_, end) = route.split_once("}").unwrap();
+    let found = conversation_routes(&source);
+    assert!(found.len() >= 20, "{found:?}");
+    for route in found {
+        let (start, end) = route.split_once("}").unwrap();
+        let version = if start.contains("/v2/") { "/v2" } else { "" };
         assert!(
-            ROUTES.iter().any(|(_, known, _)| *known == end),
+            routes().any(|(known, (_, path, _))| (known, *path) == (version, end)),
             "add {route} to the table"
         );
     }
@@ -164,10 +192,9 @@ async fn conversation_of_another_user_is_like_none() {
         .await;
     let before = read().await;
     let unknown = "0".repeat(id.len());
-    for (method, route, inputs) in ROUTES {
-        for input in inputs {
+    for (version, (method, route, inputs)) in routes() {
+        for input in *inputs {
             let send = async |id: &str| {
-                let version = if route == "/stream" { "/v2" } else { "" };
                 let query = if input.starts_with('?') { input } else { "" };
                 let path = format!("/api{version}/conversations/{id}{route}{query}");
                 let request = users
@@ -407,8 +434,7 @@ async fn read_only_key_changes_nothing() {
             "{route}"
         );
     }
-    for (method, route, _) in ROUTES.iter().filter(|(method, ..)| *method != "GET") {
-        let version = if *route == "/stream" { "/v2" } else { "" };
+    for (version, (method, route, _)) in routes().filter(|(_, (method, ..))| *method != "GET") {
         let path = format!("/api{version}/conversations/{id}{route}");
         let (status, error) = users
             .server

@@ -1,13 +1,13 @@
 //! Events for the context of a model: pages of a bounded size.
 
-use conversations::Conversations;
+use conversations::{Conversations, EventQuery, SelectedEvents};
 use protocol::{ConversationId, Event, EventId};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::stream::first_after;
 use crate::view;
-use crate::work::run_blocking;
 
 /// Maximum length of a text in an event, in characters. Pictures are texts too.
 const MAX_TEXT: usize = 8 << 10;
@@ -22,33 +22,18 @@ pub(super) async fn read_page(
     after: i64,
     limit: usize,
 ) -> Result<Value, ApiError> {
-    let end = conversations.event_count(id).await?;
-    let mut next = first_after(after);
-    let (mut events, mut size) = (Vec::new(), 0);
-    while next.0 < end && events.len() < limit && size < MAX_PAGE_BYTES {
-        let read = conversations
-            .read_page(id, next, limit - events.len())
-            .await?;
-        if read.is_empty() {
-            break;
-        }
-        let shortened = move || {
-            read.iter()
-                .map(|event| (event.id, to_short_json(event)))
-                .collect::<Vec<_>>()
-        };
-        for (id, short) in run_blocking(shortened).await? {
-            if size >= MAX_PAGE_BYTES {
-                break;
-            }
-            next = id.next();
-            if let Some((json, length)) = short {
-                size += length;
-                events.push(json);
-            }
-        }
-    }
-    Ok(json!({"events": events, "last_event_id": last_id(next), "has_more": next.0 < end}))
+    let query = EventQuery {
+        from: first_after(after),
+        limit,
+        max_bytes: MAX_PAGE_BYTES,
+        ..EventQuery::default()
+    };
+    let SelectedEvents {
+        events,
+        has_more,
+        next,
+    } = conversations.query(id, query, to_short_json).await?;
+    Ok(json!({"events": events, "last_event_id": last_id(next), "has_more": has_more}))
 }
 
 /// Returns the id before one; -1 if it is the first.
@@ -56,12 +41,11 @@ pub(super) fn last_id(next: EventId) -> i64 {
     i64::try_from(next.0).unwrap_or(i64::MAX) - 1
 }
 
-/// Returns an event with its long texts cut off, and its length. `None` for records.
-fn to_short_json(event: &Event) -> Option<(Value, usize)> {
+/// Returns an event with its long texts cut off. `None` for records.
+fn to_short_json(event: &Event) -> Option<Box<RawValue>> {
     let mut json = view::event(event)?;
     shorten(&mut json);
-    let length = json.to_string().len();
-    Some((json, length))
+    to_raw_value(&json).ok()
 }
 
 /// Cuts off long texts.

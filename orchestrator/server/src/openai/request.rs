@@ -8,8 +8,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::commands::check_message;
 use crate::error::ApiError;
-use crate::message::check_message;
 
 /// Name of the model that is the agent of the user's settings. `glovebox/AGENT` is another agent.
 pub(super) const DEFAULT_MODEL: &str = "glovebox";

@@ -13,7 +13,7 @@ use crate::routes::{
     conversations, events, files, git, health, knowledge, options, ports, sandboxes, secrets,
     settings, trajectory, upload, workspace_git,
 };
-use crate::{metrics, stream};
+use crate::{metrics, stream, v2};
 
 /// Not JSON.
 #[derive(ToSchema)]
@@ -67,6 +67,8 @@ pub(crate) struct Bytes(Vec<u8>);
         events::message,
         trajectory::export,
         sandboxes::find,
+        v2::commands::apply,
+        v2::events::page,
         stream::stream,
         ports::web_hosts,
         ports::vscode_url,

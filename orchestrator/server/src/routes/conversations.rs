@@ -24,12 +24,12 @@ use utoipa::IntoParams;
 
 use super::files::workspace;
 use crate::audit::RequestConversation;
+use crate::commands::{self, MAX_TITLE_BYTES, check_message, check_text};
 use crate::error::ApiError;
 use crate::extract::{
     ConversationPath, JsonBody, QueryParameters, RequestCaller, parse_json, read_body,
 };
 use crate::json_values::check_count;
-use crate::message::{check_message, check_text};
 use crate::state::ServerState;
 use crate::view;
 use crate::work::{WorkPermit, parse_body};
@@ -40,14 +40,8 @@ const BRANCH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of conversations of a page.
 const MAX_PAGE_SIZE: usize = 100;
 
-/// Maximum length of the version and of the address of feedback, in bytes.
-const MAX_FEEDBACK_TEXT: usize = 256;
-
 /// Maximum number of values of a trajectory. An event has about 20.
 const MAX_TRAJECTORY_VALUES: usize = 500_000;
-
-/// Maximum length of a title, in bytes.
-const MAX_TITLE_LENGTH: usize = 1024;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -224,9 +218,9 @@ fn set_repository(
 /// Checks a title that may be missing.
 fn checked_title(field: &'static str, title: Option<String>) -> Result<Option<String>, ApiError> {
     match title {
-        Some(title) if title.len() > MAX_TITLE_LENGTH => Err(ApiError::invalid(
+        Some(title) if title.len() > MAX_TITLE_BYTES => Err(ApiError::invalid(
             field,
-            format_args!("must have at most {MAX_TITLE_LENGTH} bytes"),
+            format_args!("must have at most {MAX_TITLE_BYTES} bytes"),
         )),
         title => Ok(title.filter(|title| !title.trim().is_empty())),
     }
@@ -415,14 +409,8 @@ pub(super) async fn rename(
     ConversationPath(id): ConversationPath,
     JsonBody(TitleChange { title }): JsonBody<TitleChange>,
 ) -> Result<Json<bool>, ApiError> {
-    if title.trim().is_empty() || title.len() > MAX_TITLE_LENGTH {
-        return Err(ApiError::invalid(
-            "title",
-            format_args!("must have 1 to {MAX_TITLE_LENGTH} bytes"),
-        ));
-    }
     let command = UserCommand::SetTitle { title };
-    state.conversations.apply(&id, command).await?;
+    commands::apply(&state, &id, command).await?;
     Ok(Json(true))
 }
 
@@ -460,7 +448,7 @@ pub(super) async fn start(
     JsonBody(_): JsonBody<StartConversation>,
 ) -> Result<Json<ConversationReply>, ApiError> {
     let command = UserCommand::AwaitMessage;
-    state.conversations.apply(&id, command).await?;
+    commands::apply(&state, &id, command).await?;
     let status = view::conversation_state(&state, &id);
     Ok(Json(ConversationReply::new(id, status)))
 }
@@ -528,16 +516,8 @@ pub(super) async fn submit_feedback(
     ConversationPath(id): ConversationPath,
     JsonBody(feedback): JsonBody<FeedbackGiven>,
 ) -> Result<Json<FeedbackReply>, ApiError> {
-    for (field, text) in [("version", &feedback.version), ("email", &feedback.email)] {
-        if text.len() > MAX_FEEDBACK_TEXT {
-            return Err(ApiError::invalid(
-                field,
-                format_args!("must have at most {MAX_FEEDBACK_TEXT} bytes"),
-            ));
-        }
-    }
     let command = UserCommand::GiveFeedback(feedback.clone());
-    state.conversations.apply(&id, command).await?;
+    commands::apply(&state, &id, command).await?;
     Ok(Json(FeedbackReply::new(feedback)))
 }
 

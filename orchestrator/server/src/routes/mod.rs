@@ -33,10 +33,10 @@ use crate::state::ServerState;
 use crate::{
     audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin,
     other_hosts, paced_body, page, rate_limit, request_log, sign_in_host, socket_io,
-    socket_sessions, stream,
+    socket_sessions, v2,
 };
 
-pub(crate) use events::{apply, parse_command};
+pub(crate) use events::parse_command;
 
 pub(crate) fn router(state: Arc<ServerState>) -> Router {
     let api = Router::new()
@@ -102,7 +102,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
             get(conversations::list_of_microagents),
         )
         .route("/v1/sandboxes", get(sandboxes::find))
-        .route("/v2/conversations/{id}/stream", get(stream::stream))
+        .merge(v2::router())
         .merge(git::router())
         .merge(settings::router())
         .merge(secrets::router())
