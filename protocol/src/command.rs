@@ -26,8 +26,8 @@ pub struct CommandRequest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum UserCommand {
-    /// Send a message. The agent works on it, and rejects actions that await confirmation. If a
-    /// limit was reached, the initial limit is granted again.
+    /// Send a message. The agent works on it, and actions that await confirmation are rejected. If
+    /// the limit of steps was reached, the initial limit is granted again.
     SendMessage(MessageAction),
     /// Stop all work. Actions in flight are cancelled.
     Stop,
@@ -39,8 +39,7 @@ pub enum UserCommand {
         /// limit is granted again.
         #[serde(default)]
         more_iterations: Option<u32>,
-        /// Additional budget, in US dollars. If it is `None` and the budget was reached, the
-        /// initial budget is granted again.
+        /// Additional budget, in US dollars. If it is `None`, a budget that is spent stays so.
         #[serde(default)]
         more_budget: Option<f64>,
     },

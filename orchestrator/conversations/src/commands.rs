@@ -8,7 +8,7 @@ use engine::secrets::Redactor;
 use protocol::{AgentState, CommandRequest, ConversationId, EventId, UserCommand};
 use tokio::time::Instant;
 
-use crate::{Conversations, ConversationsError, StoredConversation};
+use crate::{Conversations, ConversationsError, HostError, StoredConversation};
 
 impl Conversations {
     /// Applies a command to a running conversation. Returns the event that it caused, once that is
@@ -49,7 +49,7 @@ impl Conversations {
     ///
     /// # Errors
     /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or
-    /// closed.
+    /// closed; [`ConversationsError::Host`] if the command's id has a secret.
     pub fn submit(
         &self,
         id: &ConversationId,
@@ -57,6 +57,15 @@ impl Conversations {
     ) -> Result<Applying, ConversationsError> {
         let mut request = request.into();
         self.running.with(id, |running| {
+            let redacted = request
+                .id
+                .as_ref()
+                .map(|id| running.redactor.text(id.as_str()));
+            if let Some(Cow::Owned(_)) = redacted {
+                // It could not be redacted in the log, because it would be another id.
+                let reason = "the id of the command has a secret".to_owned();
+                return Err(HostError::Refused(reason).into());
+            }
             running.last_input = Instant::now();
             redact(&mut request.command, &running.redactor);
             Ok(running.conversation.submit(request)?)

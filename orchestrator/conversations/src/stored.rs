@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::conversation::State;
 use engine::events::{EventLog, EventStore};
-use protocol::record::ConversationStarted;
+use protocol::record::{ConversationStarted, Limit};
 use protocol::{
     Action, AgentState, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
     UserCommand,
@@ -74,6 +74,12 @@ impl StoredConversation {
     /// [`ConversationsError::NotInLoop`].
     pub fn check(&self, command: &UserCommand) -> Result<(), ConversationsError> {
         commands::check(self.claim.id(), &self.state, command)
+    }
+
+    /// Returns the initial budget, in US dollars, if a budget is spent.
+    pub fn spent_budget(&self) -> Option<f64> {
+        let is_spent = self.state.limit_reached == Some(Limit::Budget);
+        self.started.max_budget.filter(|_| is_spent)
     }
 
     /// Whether the conversation continues only with a message of the user.

@@ -133,7 +133,7 @@ async fn resume_in(
         },
         None => UserCommand::Resume {
             more_iterations: options.max_iterations,
-            more_budget: options.max_budget,
+            more_budget: options.max_budget.or(stored.spent_budget()),
         },
     };
     let decision = match reject {

@@ -22,14 +22,17 @@ use conversations::{
 use engine::agent::TeamMember;
 use engine::replay::Trajectory;
 use engine::sandbox::SandboxProvider;
+use engine::secrets::Redactor;
 use engine::testing::MemoryStore;
 use futures_util::future::join_all;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, UserCommand,
+    Action, AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, EventSource,
+    UserCommand,
 };
+use secrecy::SecretString;
 
 fn conversations() -> Conversations {
     let store = Arc::new(MemoryStore::default());
@@ -230,6 +233,26 @@ async fn command_is_applied_when_it_returns() {
         decided,
         Err(ConversationsError::NothingToDecide(_))
     ));
+}
+
+#[tokio::test]
+async fn secret_in_the_id_of_a_command_is_refused() {
+    let conversations = conversations();
+    let id = start_with(&conversations, Some("Greeting"), |parts| {
+        let secret = SecretString::from("hunter2hunter2");
+        ConversationParts {
+            redactor: Redactor::new([("CANARY", &secret)]).unwrap(),
+            ..parts
+        }
+    })
+    .await;
+    let request = |id: &str| CommandRequest {
+        id: Some(id.parse().unwrap()),
+        command: UserCommand::Pause,
+    };
+    let refused = conversations.apply(&id, request("a-hunter2hunter2")).await;
+    assert!(refused.is_err_and(|error| error.is_bad_request()));
+    conversations.apply(&id, request("a")).await.unwrap();
 }
 
 /// Waits until the agent of a conversation that is not followed has finished.

@@ -10,10 +10,11 @@ mod world;
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use protocol::record::WorkspaceSetup;
+use protocol::record::{Limit, WorkspaceSetup};
 use protocol::risk::{ConfirmationPolicy, SecurityRisk};
 use protocol::{
-    Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, Timestamp,
+    Action, AgentState, Event, EventBody, EventId, Observation, ObservationKind, Record, Timestamp,
+    UserCommand,
 };
 
 use super::transition::step::LONG_HISTORY_STEPS;
@@ -589,4 +590,22 @@ fn condensation_costs_money_and_is_no_step() {
     );
     world.apply(&StepDone(Decision::Run));
     assert_eq!(world.state.iterations, 1);
+}
+
+#[test]
+fn message_grants_steps_again_but_no_spent_budget() {
+    for (limit, granted) in [(Limit::Iterations, 1), (Limit::Budget, 0)] {
+        let mut world = World::start(None, ConfirmationPolicy::Never);
+        for occurrence in [SandboxReady, Message] {
+            world.apply(&occurrence);
+        }
+        world.state.limit_reached = Some(limit);
+        world.state.max_iterations = world.state.iterations;
+        let before = world.log.len();
+        world.command(UserCommand::message("go on"));
+        let is_extension =
+            |event: &&Event| matches!(event.body, EventBody::Record(Record::LimitExtended(_)));
+        let extensions = world.log[before..].iter().filter(is_extension).count();
+        assert_eq!(extensions, granted, "{limit:?}");
+    }
 }

@@ -10,7 +10,6 @@ use protocol::{
 
 use super::{AgentId, Transition};
 use crate::conversation::input::Effect;
-use crate::conversation::state::State;
 use crate::conversation::terminal::{interrupted, not_performed, rejected};
 use crate::security::approval;
 use crate::title::first_line;
@@ -172,30 +171,21 @@ impl Transition {
         }
     }
 
-    /// Grants more steps and a higher budget. A limit that was reached is extended by its initial
-    /// value unless another one is given.
+    /// Grants more steps and a higher budget. The initial number of steps is granted again if it was
+    /// reached. A budget that is spent is not: it limits what a user can make the operator pay.
     fn extend_limits(&mut self, more_iterations: Option<u32>, more_budget: Option<f64>) {
-        let State {
-            iterations,
-            limit_reached,
-            ..
-        } = self.state;
-        let cost = self.state.metrics.accumulated_cost;
-        let Some(started) = &self.state.started else {
-            return;
-        };
-        let initial = (limit_reached == Some(Limit::Iterations)).then_some(started.max_iterations);
+        let initial = self
+            .state
+            .started
+            .as_ref()
+            .filter(|_| self.state.limit_reached == Some(Limit::Iterations));
         let steps = more_iterations
-            .or(initial.map(|initial| initial.max(1)))
-            .map(|more| iterations.saturating_add(more))
+            .or(initial.map(|started| started.max_iterations.max(1)))
+            .map(|more| self.state.iterations.saturating_add(more))
             .filter(|to| *to != self.state.max_iterations)
             .map(f64::from);
-        let initial = started
-            .max_budget
-            .filter(|_| limit_reached == Some(Limit::Budget));
         let budget = more_budget
-            .or(initial)
-            .map(|more| cost + more)
+            .map(|more| self.state.metrics.accumulated_cost + more)
             .filter(|to| Some(*to) != self.state.max_budget);
         for (limit, to) in [(Limit::Iterations, steps), (Limit::Budget, budget)] {
             if let Some(to) = to {
