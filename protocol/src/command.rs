@@ -24,7 +24,7 @@ pub struct CommandRequest {
 /// What a user can do to a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum UserCommand {
     /// Send a message. The agent works on it, and actions that await confirmation are rejected. If
     /// the limit of steps was reached, the initial limit is granted again.
@@ -146,6 +146,8 @@ mod tests {
             UserCommand::confirm(None).into()
         );
         assert!(command("explode").is_err() && command("send_message").is_err());
+        let misspelled = json!({"command": {"kind": "confirm", "action_id": 5}});
+        assert!(read(misspelled).is_err());
         let message = json!({"id": "7", "command": {"kind": "send_message", "content": "hi"}});
         let expected = CommandRequest {
             id: Some("7".parse().unwrap()),

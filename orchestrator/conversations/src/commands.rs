@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use engine::clock;
-use engine::conversation::{Applying, Effect, Input, InputKind, State, transition};
+use engine::conversation::{Effect, Input, InputKind, PendingCommand, transition};
 use engine::secrets::Redactor;
-use protocol::{AgentState, CommandRequest, ConversationId, EventId, UserCommand};
+use protocol::{CommandRequest, ConversationId, Event, EventId, UserCommand};
 use tokio::time::Instant;
 
+use crate::checks::{applied_before, check};
 use crate::{Conversations, ConversationsError, HostError, StoredConversation};
 
 impl Conversations {
@@ -54,7 +55,7 @@ impl Conversations {
         &self,
         id: &ConversationId,
         request: impl Into<CommandRequest>,
-    ) -> Result<Applying, ConversationsError> {
+    ) -> Result<PendingCommand, ConversationsError> {
         let mut request = request.into();
         self.running.with(id, |running| {
             let redacted = request
@@ -66,101 +67,77 @@ impl Conversations {
                 let reason = "the id of the command has a secret".to_owned();
                 return Err(HostError::Refused(reason).into());
             }
-            running.last_input = Instant::now();
             redact(&mut request.command, &running.redactor);
-            Ok(running.conversation.submit(request)?)
+            let is_message = matches!(request.command, UserCommand::SendMessage(_));
+            let pending = running.conversation.submit(request)?;
+            if is_message {
+                running.last_input = Instant::now();
+            }
+            Ok(pending)
         })?
     }
 
-    /// Applies a command that starts no work to a conversation that does not run. No secrets are
-    /// redacted in it: they are known only while it runs.
+    /// Applies a command that only changes the log to a conversation that does not run. No secrets
+    /// are redacted in it: they are known only while it runs.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`], or
     /// [`ConversationsError::Store`].
-    pub async fn apply_to_stored(
+    pub(crate) async fn apply_to_stored(
         &self,
         id: &ConversationId,
-        request: impl Into<CommandRequest>,
+        request: CommandRequest,
     ) -> Result<Option<EventId>, ConversationsError> {
         let stored = self.open(id).await?;
-        let request = InputKind::User(Box::new(request.into()));
-        self.append_input(&stored, request).await
+        let (events, caused) = decide(&stored, InputKind::User(Box::new(request)));
+        // What else is due is decided when the conversation runs.
+        let caused_events = events
+            .into_iter()
+            .filter(|event| Some(event.id) == caused)
+            .collect::<Vec<_>>();
+        self.append_to_stored(id, &caused_events).await?;
+        Ok(caused)
     }
 
     /// Appends the events that an input causes to the log of a conversation that does not run.
-    /// Returns the event of the user's command.
     pub(crate) async fn append_input(
         &self,
         stored: &StoredConversation,
         kind: InputKind,
-    ) -> Result<Option<EventId>, ConversationsError> {
-        let input = Input {
-            at: clock::now(),
-            kind,
-        };
-        let (_, effects) = transition(stored.state.clone(), input);
-        let mut caused = None;
-        for effect in effects {
-            match effect {
-                Effect::Append(events) => self.store.append(stored.claim.id(), &events).await?,
-                Effect::ReportApplied { event } => caused = event,
-                _ => {}
-            }
+    ) -> Result<(), ConversationsError> {
+        let (events, _) = decide(stored, kind);
+        self.append_to_stored(stored.claim.id(), &events).await
+    }
+
+    async fn append_to_stored(
+        &self,
+        id: &ConversationId,
+        events: &[Event],
+    ) -> Result<(), ConversationsError> {
+        if !events.is_empty() {
+            self.store.append(id, events).await?;
+            self.running.notify();
         }
-        self.running.notify();
-        Ok(caused)
+        Ok(())
     }
 }
 
-/// Returns the event that a command caused when it was sent before.
-pub(crate) fn applied_before(state: &State, request: &CommandRequest) -> Option<EventId> {
-    state.commands.event(request.id.as_ref()?)
-}
-
-/// Checks that a conversation has the action or the loop that a command is about.
-pub(crate) fn check(
-    id: &ConversationId,
-    state: &State,
-    command: &UserCommand,
-) -> Result<(), ConversationsError> {
-    match command {
-        UserCommand::Confirm { action, .. } | UserCommand::Reject { action, .. } => {
-            find_decided(id, state, *action).map(drop)
+/// Returns the events that an input causes, and that of the user's command.
+fn decide(stored: &StoredConversation, kind: InputKind) -> (Vec<Event>, Option<EventId>) {
+    let input = Input {
+        at: clock::now(),
+        kind,
+    };
+    let (_, effects) = transition(stored.state.clone(), input);
+    let (mut appended, mut caused) = (Vec::new(), None);
+    for effect in effects {
+        match effect {
+            Effect::Append(events) => appended = events,
+            Effect::ReportApplied { event } => caused = event,
+            _ => {}
         }
-        UserCommand::RecoverFromLoop { .. } if state.own.stuck.detected_loop().is_none() => {
-            Err(ConversationsError::NotInLoop(id.clone()))
-        }
-        _ => Ok(()),
     }
-}
-
-/// Returns the action that awaits confirmation, if a decision is about it: on the named action, or
-/// on any.
-pub(crate) fn find_decided(
-    id: &ConversationId,
-    state: &State,
-    named: Option<EventId>,
-) -> Result<EventId, ConversationsError> {
-    match action_awaiting_confirmation(state) {
-        None => Err(ConversationsError::NothingToDecide(id.clone())),
-        Some(action) if named.is_some_and(|named| named != action) => {
-            Err(ConversationsError::OtherActionAwaits {
-                conversation: id.clone(),
-                action,
-            })
-        }
-        Some(action) => Ok(action),
-    }
-}
-
-/// Returns the first action that awaits the user's confirmation. `None` if there is none.
-pub(crate) fn action_awaiting_confirmation(state: &State) -> Option<EventId> {
-    let is_awaiting = state.agent_state == AgentState::AwaitingUserConfirmation;
-    state
-        .awaiting_confirmation()
-        .filter(|_| is_awaiting)
-        .map(|(_, pending)| pending.action)
+    (appended, caused)
 }
 
 /// Redacts the secrets in the texts of a command.

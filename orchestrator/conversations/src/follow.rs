@@ -9,7 +9,7 @@ use engine::conversation::{Conversation, State};
 use engine::events::Cursor;
 use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource};
 
-use crate::commands::action_awaiting_confirmation;
+use crate::checks::action_awaiting_confirmation;
 use crate::error::ConversationsError;
 use crate::update::{ConversationUpdate, UpdateQueue, WaitState};
 

@@ -19,11 +19,13 @@
 //! files, no environment and no configuration, and prints nothing. `examples/embedded.rs` runs a
 //! conversation on the engine's test parts.
 
+mod checks;
 mod claim;
 mod commands;
 mod copy;
 mod error;
 mod event_query;
+mod event_search;
 mod follow;
 mod host;
 mod hosted;

@@ -90,7 +90,8 @@ impl Conversations {
     }
 
     /// Runs a stored conversation in this process. An agent that was working continues, and a
-    /// running action is attached to, never run again.
+    /// running action is attached to, never run again. A `confirmation` policy replaces that of the
+    /// conversation.
     ///
     /// # Errors
     /// [`ConversationsError::Conversation`] if the log cannot be read.
@@ -98,16 +99,14 @@ impl Conversations {
         &self,
         stored: StoredConversation,
         parts: ConversationParts,
-        confirmation: ConfirmationPolicy,
+        confirmation: Option<ConfirmationPolicy>,
     ) -> Result<(), ConversationsError> {
         let guarded = parts.to_guarded(Arc::clone(&self.store), &stored.claim);
         let conversation =
             Conversation::recover(guarded.clone(), stored.claim.id().clone()).await?;
-        if stored.state.confirmation != confirmation {
+        if let Some(policy) = confirmation {
             // Before what the user sends next.
-            drop(conversation.submit(UserCommand::SetConfirmation {
-                policy: confirmation,
-            })?);
+            drop(conversation.submit(UserCommand::SetConfirmation { policy })?);
         }
         let needs_title = stored.state.title.is_none();
         self.register(stored.claim, conversation, guarded, parts, needs_title);
@@ -252,9 +251,7 @@ impl Conversations {
             .destroy(&lease.sandbox_id)
             .await
             .map_err(ConversationsError::RemoveSandbox)?;
-        self.append_input(&stored, InputKind::SandboxRemoved)
-            .await?;
-        Ok(())
+        self.append_input(&stored, InputKind::SandboxRemoved).await
     }
 
     /// Lets the running conversations start nothing any more, and returns once none of them calls a

@@ -29,7 +29,7 @@ pub struct ConversationParts {
     pub analyzer: Option<Arc<dyn SecurityAnalyzer>>,
     /// The user's own knowledge, to which the workspace's is added. `None` disables both.
     pub memory: Option<Memory>,
-    /// Whether an agent that asks a question is requested to continue, because no user is there.
+    /// Whether it runs without a user. An agent that waits for one is requested to continue.
     pub is_unattended: bool,
     /// Redacts secrets in everything that is stored, shown or sent to tool servers.
     pub redactor: Redactor,

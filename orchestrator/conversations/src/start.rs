@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use engine::agent::Agent;
-use engine::conversation::ReplayedUser;
 use engine::replay::{Replay, Trajectory};
+use engine::replayed_user::ReplayedUser;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
 

@@ -11,8 +11,8 @@ use protocol::{
     UserCommand,
 };
 
+use crate::checks;
 use crate::claim::Claim;
-use crate::commands;
 use crate::error::ConversationsError;
 
 /// A stored conversation that this process has claimed and can resume.
@@ -73,7 +73,16 @@ impl StoredConversation {
     /// [`ConversationsError::NothingToDecide`], [`ConversationsError::OtherActionAwaits`] or
     /// [`ConversationsError::NotInLoop`].
     pub fn check(&self, command: &UserCommand) -> Result<(), ConversationsError> {
-        commands::check(self.claim.id(), &self.state, command)
+        checks::check(self.claim.id(), &self.state, command)
+    }
+
+    /// Whether the agent continues only if the user resumes it. Then the policies of today's
+    /// configuration apply.
+    pub fn is_held(&self) -> bool {
+        matches!(
+            self.state.agent_state,
+            AgentState::Stopped | AgentState::Error | AgentState::Paused
+        )
     }
 
     /// Returns the initial budget, in US dollars, if a budget is spent.

@@ -17,6 +17,7 @@ mod front_matter;
 pub mod llm;
 pub mod memory;
 pub mod replay;
+pub mod replayed_user;
 pub mod sandbox;
 pub mod sandbox_tools;
 pub mod secrets;

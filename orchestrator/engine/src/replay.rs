@@ -17,9 +17,9 @@ use protocol::{
 };
 
 use crate::agent::{Agent, AgentStep};
-use crate::conversation::ReplayedUser;
 use crate::draft_editor;
 use crate::llm::{Llm, LlmError, LlmProgress};
+use crate::replayed_user::{ReplayedUser, is_repeatable, is_replayable};
 use crate::view::View;
 
 /// The actions and user messages of an earlier conversation, in order.
@@ -131,7 +131,7 @@ impl Trajectory {
 
     /// Returns the user, who sends each message after as many actions as in the trajectory.
     pub fn user(&self) -> ReplayedUser {
-        ReplayedUser::new(self.messages.iter().cloned())
+        ReplayedUser::new(self.messages.iter().cloned().collect())
     }
 
     /// Compares the results in `log` with those of the trajectory, as far as the agent sees them.
@@ -215,26 +215,6 @@ impl Agent for Replay {
             }
         }
     }
-}
-
-/// Whether an event is an action that a replay repeats.
-pub(crate) fn is_replayable(event: &Event) -> bool {
-    // A replayed delegation runs the other agent again.
-    event.delegation.is_none()
-        && matches!((event.source, &event.body), (EventSource::Agent, EventBody::Action(action)) if is_repeatable(action))
-}
-
-/// Whether an action means the same in another conversation.
-fn is_repeatable(action: &Action) -> bool {
-    !matches!(
-        action,
-        Action::Null(_)
-            | Action::System(_)
-            | Action::ChangeAgentState(_)
-            | Action::Recall(_)
-            | Action::Condensation(_)
-            | Action::CondensationRequest(_)
-    )
 }
 
 /// Returns the action, or the resulting edit of a draft.

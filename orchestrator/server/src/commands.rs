@@ -3,7 +3,7 @@
 
 use protocol::action::MessageAction;
 use protocol::record::FeedbackGiven;
-use protocol::{CommandRequest, ConversationId, EventId, UserCommand};
+use protocol::{CommandRequest, ConversationId, EventId, SecurityRisk, UserCommand};
 
 use crate::error::ApiError;
 use crate::state::ServerState;
@@ -13,6 +13,9 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// Maximum length of the images and the URLs of files, in bytes. Images are in base64.
 const MAX_IMAGE_BYTES: usize = 8 << 20;
+
+/// Maximum length of the reason of a rejection, in bytes.
+const MAX_REASON_BYTES: usize = 16 << 10;
 
 /// Maximum length of a title, in bytes.
 pub(crate) const MAX_TITLE_BYTES: usize = 1024;
@@ -26,13 +29,18 @@ pub(crate) async fn apply(
     id: &ConversationId,
     request: impl Into<CommandRequest>,
 ) -> Result<Option<EventId>, ApiError> {
-    let request = request.into();
-    check(&request.command)?;
+    let mut request = request.into();
+    check(&request)?;
+    if let UserCommand::SendMessage(message) = &mut request.command {
+        // Only agents have these.
+        message.wait_for_response = false;
+        message.security_risk = SecurityRisk::default();
+    }
     Ok(state.conversations.apply(id, request).await?)
 }
 
-fn check(command: &UserCommand) -> Result<(), ApiError> {
-    match command {
+fn check(request: &CommandRequest) -> Result<(), ApiError> {
+    match &request.command {
         UserCommand::SendMessage(message) => {
             let images = message.image_urls.as_deref().unwrap_or_default();
             if message.content.trim().is_empty() && images.is_empty() {
@@ -40,7 +48,21 @@ fn check(command: &UserCommand) -> Result<(), ApiError> {
             }
             check_message("message", message)
         }
-        UserCommand::Reject { reason, .. } => check_text("reason", reason),
+        // Sent again, it would decide the next action.
+        UserCommand::Confirm { action: None, .. } | UserCommand::Reject { action: None, .. }
+            if request.id.is_some() =>
+        {
+            Err(ApiError::invalid(
+                "action",
+                "must be named if the command has an id",
+            ))
+        }
+        UserCommand::Reject { reason, .. } if reason.len() > MAX_REASON_BYTES => {
+            Err(ApiError::invalid(
+                "reason",
+                format_args!("must have at most {MAX_REASON_BYTES} bytes"),
+            ))
+        }
         UserCommand::SetTitle { title } => {
             if title.trim().is_empty() || title.len() > MAX_TITLE_BYTES {
                 return Err(ApiError::invalid(
@@ -73,6 +95,7 @@ fn check(command: &UserCommand) -> Result<(), ApiError> {
         | UserCommand::AwaitMessage
         | UserCommand::RecoverFromLoop { .. }
         | UserCommand::Confirm { .. }
+        | UserCommand::Reject { .. }
         | UserCommand::SetConfirmation { .. } => Ok(()),
     }
 }

@@ -5,6 +5,8 @@
 //! [`HostedConversations`] and the server's [`ServerConfig`]. The routes are in `routes`, their
 //! shapes in [`protocol::client_api`].
 //!
+//! `/api/v2` is Glovebox's own API (`v2`).
+//!
 //! `/v1` is OpenAI's API, in which an agent is a model (`openai`), and `/mcp` an MCP server whose
 //! tools are conversations (`mcp_endpoint`).
 //!

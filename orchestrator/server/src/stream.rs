@@ -11,8 +11,7 @@ use axum::extract::{FromRequestParts, Request, State};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use conversations::{ConversationUpdate, ConversationsError, EventStream};
-use engine::conversation::{AgentId, LiveUpdate};
-use engine::llm::LlmProgress;
+use engine::conversation::LiveUpdate;
 use engine::sandbox::StartProgress;
 use futures_util::stream::{self, Stream};
 use protocol::{ConversationId, EventBody, EventId, Record, UserId};
@@ -305,9 +304,6 @@ fn to_message(update: ConversationUpdate, json: Option<Arc<RawValue>>) -> Option
             "output_gap",
             json!({"action": action, "from": from, "to": to}),
         ),
-        ConversationUpdate::Live(LiveUpdate::Model { agent, progress }) => {
-            live("model", model_json(agent, progress))
-        }
         ConversationUpdate::Live(LiveUpdate::Start(progress)) => {
             live("start", start_json(&progress))
         }
@@ -316,25 +312,9 @@ fn to_message(update: ConversationUpdate, json: Option<Arc<RawValue>>) -> Option
         ConversationUpdate::Waiting(waiting) => {
             live("waiting", json!({"agent_state": waiting.state.agent_state}))
         }
-        // Problems can name files of the operator.
-        ConversationUpdate::Attached(_) | ConversationUpdate::Live(LiveUpdate::Problem(_)) => None,
-    }
-}
-
-/// Returns the progress of a model call of an agent. The errors of a provider are for the operator.
-fn model_json(agent: AgentId, progress: LlmProgress) -> Value {
-    match progress {
-        LlmProgress::Text(text) => json!({"agent": agent, "text": text}),
-        LlmProgress::Reasoning(text) => json!({"agent": agent, "reasoning": text}),
-        LlmProgress::Retrying {
-            attempt,
-            attempts,
-            after,
-            ..
-        } => json!({
-            "agent": agent,
-            "retry": {"attempt": attempt, "attempts": attempts, "after": after.as_secs_f64()},
-        }),
+        // Problems can name files of the operator, and the model's text is not redacted.
+        ConversationUpdate::Attached(_)
+        | ConversationUpdate::Live(LiveUpdate::Problem(_) | LiveUpdate::Model { .. }) => None,
     }
 }
 

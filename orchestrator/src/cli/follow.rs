@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conversations::{ConversationUpdate, Conversations, Follower, RunOutcome, WaitState};
-use engine::conversation::{Applying, ConversationError, State};
+use engine::conversation::{ConversationError, PendingCommand, State};
 use protocol::{
     AgentState, ConversationId, Event, EventBody, EventId, ObservationKind, UserCommand,
 };
@@ -58,7 +58,7 @@ struct Terminal<'a> {
     conversations: &'a Conversations,
     id: &'a ConversationId,
     /// The user's command that the conversation has not applied yet.
-    applying: Option<Applying>,
+    applying: Option<PendingCommand>,
     /// End of the grace period of a conversation that is being stopped.
     deadline: Option<Instant>,
 }
@@ -250,7 +250,7 @@ fn describe_asked(state: &State, network: &str) -> String {
 }
 
 /// Waits until a command is applied. Never returns if there is none.
-async fn wait_for(applying: &mut Option<Applying>) -> Result<(), ConversationError> {
+async fn wait_for(applying: &mut Option<PendingCommand>) -> Result<(), ConversationError> {
     match applying {
         Some(applying) => applying.await.map(drop),
         None => std::future::pending().await,

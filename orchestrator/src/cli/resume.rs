@@ -225,10 +225,18 @@ async fn resume_in(
         .last_message
         .filter(|_| asks)
         .unwrap_or(stored.state.next_id);
-    let confirmation = compose::confirmation_policy(&config.security);
+    let confirmation = stored
+        .is_held()
+        .then(|| compose::confirmation_policy(&config.security));
     conversations.resume(stored, parts, confirmation).await?;
+    // Together, so that the agent does not act between them.
+    let mut applying = None;
     for command in commands {
-        conversations.apply(&id, command).await?;
+        applying = Some(conversations.submit(&id, command)?);
+    }
+    if let Some(last) = applying {
+        // An error means that the conversation has failed, and closing it returns the reason.
+        drop(last.await);
     }
     run.finish(from, true, trajectory, sweep).await
 }

@@ -1,4 +1,4 @@
-//! Pages of a conversation's events, and the reply to commands.
+//! Pages of a conversation's events.
 
 use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -10,7 +10,7 @@ use crate::ids::EventId;
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
 #[serde(default)]
-pub struct EventQuery {
+pub struct EventPageQuery {
     /// The first event. Below 0 is 0.
     pub start_id: i64,
     /// The last event. `None` for the end of the log.
@@ -50,7 +50,7 @@ fn query_bool<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Err
     }
 }
 
-impl Default for EventQuery {
+impl Default for EventPageQuery {
     fn default() -> Self {
         Self {
             start_id: 0,
@@ -77,15 +77,6 @@ pub struct EventPage {
     pub events: Vec<Box<RawValue>>,
     /// Whether further events are selected.
     pub has_more: bool,
-}
-
-/// The reply to a command.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct CommandReply {
-    /// The event that the command caused, now or when it was sent before. `None` if there was
-    /// nothing to do.
-    pub event_id: Option<EventId>,
 }
 
 /// Some events of a conversation, in Glovebox's own API.

@@ -2,12 +2,14 @@
 
 pub mod git;
 
+mod command;
 mod conversation;
 mod error;
 mod event_page;
 mod settings;
 mod workspace;
 
+pub use command::CommandReply;
 pub use conversation::{
     AgentMessage, ChangeReply, ConversationConfig, ConversationInfo, ConversationPage,
     ConversationReply, ConversationRuntimeStatus, ConversationState, CreateMicroagent, EditorUrl,
@@ -15,7 +17,7 @@ pub use conversation::{
     WebHosts,
 };
 pub use error::{ErrorBody, ErrorDetail, RequestProblem};
-pub use event_page::{CommandReply, EventPage, EventQuery, SelectedEventPage};
+pub use event_page::{EventPage, EventPageQuery, SelectedEventPage};
 pub use settings::{
     EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList,
     SecretUpdate, UserSettings, UserSettingsInfo,

@@ -1,23 +1,19 @@
 //! Applies commands of users. A command that needs a running conversation runs it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use engine::clock;
 use engine::conversation::{ConversationError, State};
 use protocol::action::MessageAction;
+use protocol::command::LoopRecovery;
 use protocol::{
     AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, Observation,
     ObservationKind, UserCommand,
 };
 
-use super::{Awaited, HostedConversations};
+use super::{Awaited, HostedConversations, MIN_QUESTION_AGE};
 use crate::ConversationsError;
-use crate::commands::{applied_before, find_decided};
-
-/// Time that a user needs to read a question. A decision that names no action and comes earlier is
-/// about what was asked before: a second click, another window, a repeated request.
-pub const MIN_QUESTION_AGE: Duration = Duration::from_secs(1);
+use crate::checks::{applied_before, find_decided};
 
 /// Number of events from an action to the question about it, at most.
 const MAX_EVENTS_TO_QUESTION: usize = 64;
@@ -45,7 +41,8 @@ impl HostedConversations {
         request: impl Into<CommandRequest>,
     ) -> Result<Option<EventId>, ConversationsError> {
         let request = request.into();
-        if let UserCommand::SendMessage(_) = &request.command {
+        // What has a long text is dropped with its client.
+        if let UserCommand::SendMessage(_) | UserCommand::Reject { .. } = &request.command {
             return self
                 .change_awaited(id, |this, id, awaited| async move {
                     this.apply_changing(&id, request, &awaited).await
@@ -71,9 +68,12 @@ impl HostedConversations {
             return Ok(Some(event));
         }
         match (state, &mut request.command) {
-            // It waits already.
+            // As in V0, what runs stays as it is.
             (Some(_), UserCommand::AwaitMessage) => return Ok(None),
-            (Some(state), UserCommand::SendMessage(message)) => check_room(id, &state, message)?,
+            (
+                Some(state),
+                command @ (UserCommand::SendMessage(_) | UserCommand::RecoverFromLoop { .. }),
+            ) => check_room(id, &state, command)?,
             (
                 Some(state),
                 UserCommand::Confirm { action, .. } | UserCommand::Reject { action, .. },
@@ -150,13 +150,22 @@ fn is_question(event: &Event) -> bool {
         if changed.agent_state == AgentState::AwaitingUserConfirmation)
 }
 
-/// Checks that a message fits. All events of a running conversation are in memory.
+/// Checks that the message of a command fits. All events of a running conversation are in memory.
 pub(super) fn check_room(
     id: &ConversationId,
     state: &State,
-    message: &MessageAction,
+    command: &UserCommand,
 ) -> Result<(), ConversationsError> {
-    let length = state.user_bytes.saturating_add(message.length());
+    let message = match command {
+        UserCommand::SendMessage(message) => Some(message),
+        // It is sent again.
+        UserCommand::RecoverFromLoop {
+            recovery: LoopRecovery::LastUserMessage,
+        } => state.last_message.as_deref(),
+        _ => None,
+    };
+    let length = message.map_or(0, MessageAction::length);
+    let length = state.user_bytes.saturating_add(length);
     if length > MAX_USER_BYTES {
         return Err(ConversationsError::TooLong(id.clone()));
     }
@@ -178,10 +187,16 @@ mod tests {
         };
         let state = |user_bytes| State {
             user_bytes,
+            last_message: Some(Box::new(message.clone())),
             ..State::default()
         };
+        let again = UserCommand::RecoverFromLoop {
+            recovery: LoopRecovery::LastUserMessage,
+        };
         let room = MAX_USER_BYTES - 15;
-        assert!(check_room(&id, &state(room), &message).is_ok());
-        assert!(check_room(&id, &state(room + 1), &message).is_err());
+        for command in [UserCommand::SendMessage(message.clone()), again] {
+            assert!(check_room(&id, &state(room), &command).is_ok());
+            assert!(check_room(&id, &state(room + 1), &command).is_err());
+        }
     }
 }

@@ -22,15 +22,18 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::commands::applied_before;
+use crate::checks::applied_before;
 use crate::{CloseReason, Conversations, ConversationsError, DeleteMode, HostError};
 
 use slots::{Occupied, Owner, Slot, Slots};
 
-pub use commands::MIN_QUESTION_AGE;
 pub use event_stream::EventStream;
 pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest};
 pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
+
+/// Time that a user needs to read a question. A decision that names no action and comes earlier is
+/// about what was asked before: a second click, another window, a repeated request.
+pub const MIN_QUESTION_AGE: Duration = Duration::from_secs(1);
 
 /// Time for an agent to stop before its conversation is closed without waiting for it.
 const STOP_GRACE_PERIOD: Duration = Duration::from_secs(10);
@@ -76,8 +79,8 @@ pub struct HostedConversations {
 }
 
 impl HostedConversations {
-    /// Creates the hosted conversations of a store. None runs before it is created, messaged or
-    /// started.
+    /// Creates the hosted conversations of a store. None runs before it is created, or a
+    /// command needs it.
     pub fn new(
         conversations: Conversations,
         factory: Arc<dyn ConversationFactory>,
@@ -290,19 +293,26 @@ impl HostedConversations {
         awaited: &Awaited,
     ) -> Result<Option<EventId>, ConversationsError> {
         let owner = self.conversations.owner(id).await?;
+        if request.id.is_some() {
+            // One that was applied before needs no slot.
+            let state = self.latest_state(id).await?;
+            if let Some(event) = applied_before(&state, request) {
+                return Ok(Some(event));
+            }
+        }
         let slot = awaited.while_awaited(self.acquire_slot(&owner)).await?;
         let mut stored = self.conversations.open(id).await?;
         if let Some(event) = applied_before(&stored.state, request) {
             return Ok(Some(event));
         }
         stored.check(&request.command)?;
-        if let UserCommand::SendMessage(message) = &request.command {
-            commands::check_room(id, &stored.state, message)?;
-        }
+        commands::check_room(id, &stored.state, &request.command)?;
         let ComposedConversation {
             parts,
             confirmation,
         } = self.factory.compose_stored(&mut stored).await?;
+        let is_resumed = stored.is_held() && request.command != UserCommand::AwaitMessage;
+        let confirmation = is_resumed.then_some(confirmation);
         self.conversations
             .resume(stored, parts, confirmation)
             .await?;

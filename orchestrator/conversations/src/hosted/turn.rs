@@ -176,7 +176,10 @@ impl HostedConversations {
     }
 
     /// Returns the state of a conversation, whether it runs or not.
-    async fn latest_state(&self, id: &ConversationId) -> Result<Arc<State>, ConversationsError> {
+    pub(super) async fn latest_state(
+        &self,
+        id: &ConversationId,
+    ) -> Result<Arc<State>, ConversationsError> {
         if let Some(state) = self.state(id) {
             return Ok(state);
         }

@@ -27,7 +27,6 @@ use engine::testing::MemoryStore;
 use futures_util::future::join_all;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
-use protocol::risk::ConfirmationPolicy;
 use protocol::{
     Action, AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, EventSource,
     UserCommand,
@@ -220,10 +219,7 @@ async fn command_is_applied_when_it_returns() {
     assert!(stored.awaits_message());
     let from = stored.state.next_id;
     let parts = embedded::parts(id.clone());
-    conversations
-        .resume(stored, parts, ConfirmationPolicy::Never)
-        .await
-        .unwrap();
+    conversations.resume(stored, parts, None).await.unwrap();
     let sent = conversations.apply(&id, UserCommand::message("Ada")).await;
     assert_eq!(sent.unwrap(), Some(from));
     let answer = follow(&conversations, &id, from).await;
@@ -259,7 +255,7 @@ async fn secret_in_the_id_of_a_command_is_refused() {
 async fn until_finished(conversations: &Conversations, id: &ConversationId) {
     let finished = async {
         while conversations.state(id).unwrap().agent_state != AgentState::Finished {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(Duration::from_secs(60), finished)

@@ -7,7 +7,6 @@ use async_trait::async_trait;
 use conversations::{CloseReason, ConversationParts, Conversations, Follower};
 use engine::llm::{Completion, Llm, LlmError, LlmErrorKind, LlmProgress, LlmRequest};
 use engine::testing::{HangingLlm, UnusedLlm};
-use protocol::risk::ConfirmationPolicy;
 use protocol::{ConversationId, EventId};
 use tokio::time::timeout;
 
@@ -103,9 +102,6 @@ async fn title_search_ends_with_close_and_restarts_on_resume() {
     drop(closed);
     let stored = conversations.open(&id).await.unwrap();
     let parts = with_title_model(Arc::new(FailingLlm))(embedded::parts(id.clone()));
-    conversations
-        .resume(stored, parts, ConfirmationPolicy::Never)
-        .await
-        .unwrap();
+    conversations.resume(stored, parts, None).await.unwrap();
     assert_eq!(title(&conversations, &id).await, "Say hello.");
 }

@@ -52,12 +52,12 @@ pub struct Conversation {
 
 /// A command that is being applied. The result is that of [`Conversation::apply`].
 #[derive(Debug)]
-pub struct Applying {
+pub struct PendingCommand {
     conversation: ConversationId,
     event: oneshot::Receiver<Option<EventId>>,
 }
 
-impl Future for Applying {
+impl Future for PendingCommand {
     type Output = Result<Option<EventId>, ConversationError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -222,12 +222,12 @@ impl Conversation {
     pub fn submit(
         &self,
         request: impl Into<CommandRequest>,
-    ) -> Result<Applying, ConversationError> {
+    ) -> Result<PendingCommand, ConversationError> {
         let (applied, event) = oneshot::channel();
         let request = Box::new(request.into());
         self.send(TaskRequest::Apply { request, applied })?;
         let conversation = self.id.clone();
-        Ok(Applying {
+        Ok(PendingCommand {
             conversation,
             event,
         })

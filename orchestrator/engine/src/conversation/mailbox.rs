@@ -1,4 +1,4 @@
-//! What a conversation's handle sends to its task.
+//! Requests from a conversation's handle to its task.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ mod transition;
 
 pub use error::ConversationError;
 pub use fork::fork;
-pub use handle::{Applying, Conversation};
+pub use handle::{Conversation, PendingCommand};
 pub use import::{import, renumber};
 pub use input::{ConversationStart, Effect, Input, InputKind, Notice};
 pub use live::LiveUpdate;
@@ -37,7 +37,7 @@ pub use read_state::read_state;
 pub use setup::SetupStep;
 pub use state::{
     AgentId, AgentRun, AppliedCommands, ChildAgent, ModelCallId, PendingAction, PendingRequest,
-    ReplayedUser, SandboxConnection, Schedule, ScheduledWork, State, TitleSearch,
+    SandboxConnection, Schedule, ScheduledWork, State, TitleSearch,
 };
 pub use stuck::{AgentLoop, LoopKind, StuckDetector};
 pub use terminal::{INTERRUPTED, NOT_PERFORMED};

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::state::{ReplayedUser, Schedule};
+use super::state::Schedule;
 use crate::agent::{Team, TeamMember};
 use crate::events::EventStore;
 use crate::memory::Memory;
+use crate::replayed_user::ReplayedUser;
 use crate::sandbox::{SandboxProvider, SandboxSpec};
 use crate::security::SecurityAnalyzer;
 
@@ -29,7 +30,7 @@ pub struct EngineParts {
     pub analyzer: Option<Arc<dyn SecurityAnalyzer>>,
     /// The user's own knowledge, to which the workspace's is added. `None` disables both.
     pub memory: Option<Memory>,
-    /// Whether an agent that asks a question is requested to continue, because no user is there.
+    /// Whether it runs without a user. An agent that waits for one is requested to continue.
     pub is_unattended: bool,
     /// Sends the messages of a saved conversation. `None` if none is replayed.
     pub replayed_user: Option<ReplayedUser>,

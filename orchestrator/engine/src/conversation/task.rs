@@ -175,6 +175,7 @@ impl Task {
                         }
                         self.applied = Some(applied);
                         self.handle(InputKind::User(request)).await?;
+                        self.applied = None;
                     }
                     Some(TaskRequest::FindTitle { llm, message }) => {
                         let max_cost = title::max_cost(llm.as_ref(), &message);

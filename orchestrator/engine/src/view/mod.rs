@@ -23,7 +23,7 @@ use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, Obse
 
 use crate::llm::{AssistantMessage, Tool, ToolCall};
 use crate::memory::RecallHistory;
-use crate::replay;
+use crate::replayed_user;
 
 /// The events that a model may see, in order. Copy-on-write, so that clones are cheap.
 #[derive(Debug, Clone, Default)]
@@ -252,7 +252,7 @@ impl View {
     }
 
     fn push(&mut self, event: &Arc<Event>) {
-        self.replayable_count += usize::from(replay::is_replayable(event));
+        self.replayable_count += usize::from(replayed_user::is_replayable(event));
         let is_message = matches!(event.body, EventBody::Action(Action::Message(_)));
         if event.tool_call_metadata.is_some() || (is_message && event.source == EventSource::Agent)
         {

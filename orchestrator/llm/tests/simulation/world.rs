@@ -245,7 +245,10 @@ impl Simulation {
         let occurrence = self.chance.u32(..17);
         self.log_occurrence(occurrence, &conversation);
         let command = match occurrence {
-            0 | 1 => Some(UserCommand::message("and this")),
+            0 | 1 => {
+                let text = format!("and this, {}", self.commands.len());
+                Some(UserCommand::message(text))
+            }
             2 => Some(UserCommand::Stop),
             3 => Some(UserCommand::Pause),
             4 | 5 => Some(self.random_resumption(&conversation.state())),
@@ -313,7 +316,13 @@ impl Simulation {
             id: Some(format!("command-{}", self.commands.len()).parse().unwrap()),
             command,
         };
-        let applied = conversation.apply(request.clone()).await.ok();
+        let applied = if self.chance.bool() {
+            conversation.apply(request.clone()).await.ok()
+        } else {
+            // More than one can be in the mailbox.
+            drop(conversation.submit(request.clone()));
+            None
+        };
         self.commands.push((request, applied));
     }
 
@@ -541,6 +550,14 @@ impl Simulation {
         let applied: BTreeSet<_> = commands.iter().collect();
         assert_eq!(commands.len(), applied.len(), "a command is applied once");
         for (request, reply) in &self.commands {
+            if let UserCommand::SendMessage(message) = &request.command {
+                let is_message = |event: &&Event| {
+                    matches!(&event.body, EventBody::Action(Action::Message(stored))
+                        if event.source == EventSource::User && stored.content == message.content)
+                };
+                let count = log.iter().filter(is_message).count();
+                assert!(count <= 1, "a message is stored once");
+            }
             if let Some(Some(event)) = reply {
                 let event = &log[usize::try_from(event.0).unwrap()];
                 assert_eq!(event.command, request.id, "no command is lost");

@@ -196,7 +196,6 @@ mod tests {
             include_str!("../routes/settings.rs"),
             include_str!("../routes/secrets.rs"),
             include_str!("../routes/git.rs"),
-            include_str!("../v2/mod.rs"),
         ] {
             served.extend(routes("/api", source));
         }

@@ -7,11 +7,9 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use conversations::{EventQuery, SelectedEvents};
 use engine::clock;
-use protocol::action::MessageAction;
 use protocol::client_api::{self, AgentMessage, EventPage, Success};
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, SecurityRisk,
-    UserCommand,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, UserCommand,
 };
 use serde_json::{Value, json};
 
@@ -30,20 +28,21 @@ const MAX_PAGE_BYTES: usize = 8 << 20;
 
 /// Returns a page of events.
 #[utoipa::path(get, path = "/api/conversations/{id}/events",
-    params(("id" = ConversationId, Path, description = "The conversation"), client_api::EventQuery),
+    params(("id" = ConversationId, Path, description = "The conversation"), client_api::EventPageQuery),
     responses((status = 200, description = "The page", body = EventPage)))]
 pub(super) async fn page(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    QueryParameters(query): QueryParameters<client_api::EventQuery>,
+    QueryParameters(query): QueryParameters<client_api::EventPageQuery>,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
     let conversations = state.conversations.conversations();
     let query = to_query(&query)?;
+    let is_empty = query.limit == 0;
     let SelectedEvents {
         events, has_more, ..
     } = conversations.query(&id, query, view::event_json).await?;
-    if has_more && events.is_empty() {
+    if has_more && events.is_empty() && !is_empty {
         // The client would not know where to continue.
         return Err(ApiError::SearchTimeout);
     }
@@ -51,7 +50,7 @@ pub(super) async fn page(
 }
 
 /// Converts V0's parameters.
-fn to_query(parameters: &client_api::EventQuery) -> Result<EventQuery, ApiError> {
+fn to_query(parameters: &client_api::EventPageQuery) -> Result<EventQuery, ApiError> {
     if parameters.limit > MAX_PAGE_SIZE {
         return Err(ApiError::invalid(
             "limit",
@@ -140,13 +139,7 @@ pub(crate) fn parse_command(event: Value) -> Result<UserCommand, ApiError> {
         .filter(|id| !id.is_null())
         .cloned();
     let change = match parse_action(event)? {
-        Action::Message(message) => {
-            return Ok(UserCommand::SendMessage(MessageAction {
-                wait_for_response: false,
-                security_risk: SecurityRisk::default(),
-                ..message
-            }));
-        }
+        Action::Message(message) => return Ok(UserCommand::SendMessage(message)),
         Action::ChangeAgentState(change) => change,
         _ => {
             return Err(ApiError::invalid(

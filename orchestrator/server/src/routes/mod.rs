@@ -33,7 +33,7 @@ use crate::state::ServerState;
 use crate::{
     audit, auth, base_path, client_address, mcp_endpoint, metrics, openai, openapi, origin,
     other_hosts, paced_body, page, rate_limit, request_log, sign_in_host, socket_io,
-    socket_sessions, v2,
+    socket_sessions, stream, v2,
 };
 
 pub(crate) use events::parse_command;
@@ -102,7 +102,9 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
             get(conversations::list_of_microagents),
         )
         .route("/v1/sandboxes", get(sandboxes::find))
-        .merge(v2::router())
+        .route("/v2/conversations/{id}/commands", post(v2::commands::apply))
+        .route("/v2/conversations/{id}/events", get(v2::events::page))
+        .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(git::router())
         .merge(settings::router())
         .merge(secrets::router())

@@ -81,7 +81,10 @@ pub(crate) async fn page(
         is_reverse: parameters.reverse,
         limit: parameters.limit,
         max_bytes: MAX_PAGE_BYTES,
-        kinds: kinds.map(|kind| kind.trim().to_owned()).collect(),
+        kinds: kinds
+            .map(|kind| kind.trim().to_owned())
+            .filter(|kind| !kind.is_empty())
+            .collect(),
         source: parameters.source,
         text: parameters.text,
         ..EventQuery::default()

@@ -609,3 +609,38 @@ fn message_grants_steps_again_but_no_spent_budget() {
         assert_eq!(extensions, granted, "{limit:?}");
     }
 }
+
+#[test]
+fn unattended_agent_continues_three_times_in_a_row() {
+    let mut world = World::start(None, ConfirmationPolicy::Never);
+    (world.state.max_iterations, world.state.max_budget) = (100, None);
+    world.state.schedule.continue_requests = Some(0);
+    for occurrence in [SandboxReady, Message] {
+        world.apply(&occurrence);
+    }
+    for _ in 0..2 {
+        for _ in 0..3 {
+            world.apply(&StepDone(Decision::Ask));
+            assert_eq!(world.state.agent_state, AgentState::Running);
+        }
+        world.apply(&StepDone(Decision::Run));
+        world.apply(&ActionDone);
+    }
+    for _ in 0..4 {
+        world.apply(&StepDone(Decision::Ask));
+    }
+    assert_eq!(world.state.agent_state, AgentState::AwaitingUserInput);
+}
+
+#[test]
+fn unattended_agent_without_a_message_is_requested_to_continue() {
+    for (requests, expected) in [
+        (None, AgentState::AwaitingUserInput),
+        (Some(0), AgentState::Running),
+    ] {
+        let mut world = World::start(None, ConfirmationPolicy::Never);
+        world.state.schedule.continue_requests = requests;
+        world.apply(&SandboxReady);
+        assert_eq!(world.state.agent_state, expected);
+    }
+}

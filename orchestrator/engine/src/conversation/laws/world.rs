@@ -285,6 +285,12 @@ impl World {
         if let Some(event) = self.apply_request(&request) {
             assert!(event.0 >= before as u64, "a command causes a new event");
             self.commands.push((request, event));
+        } else {
+            let mut appended = self.log[before..].iter();
+            assert!(
+                appended.all(|event| event.source != EventSource::User),
+                "what a command causes is reported"
+            );
         }
     }
 

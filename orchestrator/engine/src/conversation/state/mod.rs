@@ -2,7 +2,6 @@
 
 mod child;
 mod commands;
-mod replayed_user;
 mod run;
 mod schedule;
 
@@ -27,7 +26,6 @@ use crate::clock;
 
 pub use child::{AgentId, ChildAgent};
 pub use commands::AppliedCommands;
-pub use replayed_user::ReplayedUser;
 pub use run::{AgentRun, PendingAction, PendingRequest};
 pub use schedule::{ModelCallId, SandboxConnection, Schedule, ScheduledWork, TitleSearch};
 

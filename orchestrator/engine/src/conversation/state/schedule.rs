@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use protocol::EventId;
 
-use super::{AgentId, ReplayedUser};
+use super::AgentId;
+use crate::replayed_user::ReplayedUser;
 
 /// Steps and actions that are due, and the connection that they need.
 #[derive(Debug, Clone, Default, PartialEq)]

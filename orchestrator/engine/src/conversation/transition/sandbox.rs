@@ -74,6 +74,7 @@ impl Transition {
             None => AgentState::AwaitingUserInput,
         };
         self.change_state(next, "");
+        self.answer_unattended();
     }
 
     fn start_setup_step(&mut self, step: SetupStep) {

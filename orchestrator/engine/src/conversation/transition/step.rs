@@ -69,7 +69,7 @@ impl Transition {
             Action::Message(message) if message.wait_for_response => {
                 let outcome = TaskOutcome::Finished(message.content.into());
                 self.finish(agent, AgentState::AwaitingUserInput, seen, &outcome);
-                self.answer_question();
+                self.answer_unattended();
             }
             Action::Message(_) | Action::Condensation(_) | Action::CondensationRequest(_) => {}
             Action::Think(_) => {

@@ -84,9 +84,9 @@ impl Transition {
         self.resume_work();
     }
 
-    /// Answers an agent that asks a question, if no user is there: with the next message of a
-    /// replayed user, or a request to continue.
-    pub(super) fn answer_question(&mut self) {
+    /// Answers an agent that waits for a message, if it runs without a user: with the next message
+    /// of a replayed user, or a request to continue.
+    pub(super) fn answer_unattended(&mut self) {
         if self.state.agent_state != AgentState::AwaitingUserInput {
             return;
         }
@@ -171,8 +171,8 @@ impl Transition {
         }
     }
 
-    /// Grants more steps and a higher budget. The initial number of steps is granted again if it was
-    /// reached. A budget that is spent is not: it limits what a user can make the operator pay.
+    /// Grants more steps and a higher budget. The initial number of steps is granted again if it
+    /// was reached. A budget that is spent is not: it limits what a user can make the operator pay.
     fn extend_limits(&mut self, more_iterations: Option<u32>, more_budget: Option<f64>) {
         let initial = self
             .state
