@@ -43,7 +43,7 @@ pub enum UserCommand {
         #[serde(default)]
         more_budget: Option<f64>,
     },
-    /// Let an agent that was stopped wait for a message. The sandbox of an agent at rest is started
+    /// Let an agent that was stopped wait for a message. The sandbox of an idle agent is started
     /// meanwhile.
     AwaitMessage,
     /// Let an agent leave the loop in which it was stopped.

@@ -22,7 +22,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use nix::sys::stat::{Mode, fchmod};
 
-/// The shell's descriptor of the file, next to that of the [script](super::script).
+/// The shell's descriptor of the file, next to the [script](super::script)'s.
 pub(super) const DESCRIPTOR: i32 = 249;
 
 /// The path for the shell.

@@ -33,9 +33,10 @@
 //! | `eval` | syntax errors are harmless | `syntax_error_is_reported_and_the_shell_continues` |
 //!
 //! - Each *ready* has a number, its turn. A [line](CommandScript::encode) ends with the turn that
-//!   it responds to, and the shell ignores lines for other turns. So a command whose line was lost can
-//!   be sent again and never runs twice. The rest of a line that was read in part ends with an old
-//!   turn. The turn need not be secret, because the channel proves that a report is the shell's.
+//!   it responds to, and the shell ignores lines for other turns. So a command whose line was lost
+//!   can be sent again and never runs twice. The rest of a line that was read in part ends with an
+//!   old turn. The turn need not be secret, because the channel proves that a report is the
+//!   shell's.
 //! - bash reads the channel byte by byte. A command that is long or has several lines is in the
 //!   [`CommandFile`] instead, unless that does not exist.
 //! - It is not a loop, which would change the meaning of `break` in a command and of SIGINT.

@@ -122,7 +122,7 @@ impl Conversations {
     }
 }
 
-/// Returns the events that an input causes, and that of the user's command.
+/// Returns the events that an input causes, and the one that the user's command causes.
 fn decide(stored: &StoredConversation, kind: InputKind) -> (Vec<Event>, Option<EventId>) {
     let input = Input {
         at: clock::now(),

@@ -44,8 +44,8 @@ pub struct SelectedEvents {
     pub events: Vec<Box<RawValue>>,
     /// Whether further events are selected, or may be.
     pub has_more: bool,
-    /// Where the search ended: in the order of the log the event after the last one that was
-    /// searched, in reverse order that one itself.
+    /// Where the search ended. In the order of the log, the event after the last searched one; in
+    /// reverse order, the last searched one.
     pub next: EventId,
 }
 

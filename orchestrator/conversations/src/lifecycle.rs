@@ -90,8 +90,8 @@ impl Conversations {
     }
 
     /// Runs a stored conversation in this process. An agent that was working continues, and a
-    /// running action is attached to, never run again. A `confirmation` policy replaces that of the
-    /// conversation.
+    /// running action is attached to, never run again. A `confirmation` policy replaces the
+    /// conversation's.
     ///
     /// # Errors
     /// [`ConversationsError::Conversation`] if the log cannot be read.

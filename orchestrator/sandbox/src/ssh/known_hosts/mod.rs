@@ -3,8 +3,8 @@
 //!
 //! ssh-key, which russh builds on, parses the lines. The `known_hosts` module of russh 0.65 was
 //! tried: it ignores patterns and `@revoked`, splits fields at single spaces only, rejects the
-//! whole file for one invalid key, does not count comments as lines, and reports a key as changed if
-//! another line of the host has a different one. It also creates the file with the umask's mode.
+//! whole file for one invalid key, does not count comments as lines, and reports a key as changed
+//! if another line of the host has a different one. It also creates the file with the umask's mode.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
