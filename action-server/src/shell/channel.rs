@@ -4,7 +4,7 @@
 //! The kernel attaches the sender's process id to each report, and reports of other processes than
 //! the shell are dropped. So no process of a command can complete it, whatever it prints, reads or
 //! inherits. Only the shell and its forks have the shell's end: it is closed by `exec`, and a
-//! socket cannot be opened through `/proc`. Therefore no other program can read a command's
+//! socket cannot be opened through `/proc`. Therefore no other program can read a command or its
 //! injected variables here. The shell code of a background subshell can.
 
 use std::collections::VecDeque;
@@ -36,8 +36,6 @@ pub(super) struct ShellReport {
     pub(super) ended: Option<u64>,
     /// The exit status of the last command.
     pub(super) status: i32,
-    /// The options of the shell, the value of `$-`.
-    pub(super) options: String,
     pub(super) working_dir: Vec<u8>,
 }
 
@@ -193,10 +191,10 @@ impl Channel {
     }
 }
 
-/// Parses `KIND;TURN;ENDED;STATUS;OPTIONS;PATH`. The path is last, because it may contain anything
-/// but a NUL byte.
+/// Parses `KIND;TURN;ENDED;STATUS;PATH`. The path is last, because it may contain anything but a
+/// NUL byte.
 fn parse(report: &[u8]) -> Option<ShellReport> {
-    let mut fields = report.splitn(6, |&byte| byte == b';');
+    let mut fields = report.splitn(5, |&byte| byte == b';');
     let is_ready = match fields.next()? {
         b"R" => true,
         b"E" => false,
@@ -206,13 +204,11 @@ fn parse(report: &[u8]) -> Option<ShellReport> {
     let turn = field()?.parse().ok()?;
     let ended = field()?.parse().ok();
     let status = field()?.parse().ok()?;
-    let options = field()?.to_owned();
     Some(ShellReport {
         is_ready,
         turn,
         ended,
         status,
-        options,
         working_dir: fields.next()?.to_vec(),
     })
 }
@@ -235,8 +231,8 @@ mod tests {
         let (mut channel, mut end) = pair();
         for part in [
             "E;1",
-            "2;12;130;hi;/a;b\nc\0R;13;;0;hi;/",
-            "\0junk\0E;x;;0;hi;/\0E;14;14;1;hi;\0R;1;y;0;hi;\0",
+            "2;12;130;/a;b\nc\0R;13;;0;/",
+            "\0junk\0E;x;;0;/\0E;14;14;1;\0R;1;y;0;\0",
         ] {
             end.write_all(part.as_bytes()).unwrap();
         }
@@ -246,7 +242,6 @@ mod tests {
                 turn,
                 ended,
                 status,
-                options: "hi".into(),
                 working_dir: path.into(),
             })
         };
@@ -267,11 +262,11 @@ mod tests {
         let (mut channel, mut end) = pair();
         end.write_all(b"E;1;").unwrap();
         let forger = Command::new("sh")
-            .args(["-c", "printf 'E;1;1;0;hi;/forged\\0'"])
+            .args(["-c", "printf 'E;1;1;0;/forged\\0'"])
             .stdout(Stdio::from(OwnedFd::from(end.try_clone().unwrap())))
             .status();
         assert!(forger.unwrap().success());
-        end.write_all(b"1;3;hi;/true\0").unwrap();
+        end.write_all(b"1;3;/true\0").unwrap();
         let report = channel.receive().await.unwrap();
         assert_eq!(
             (report.status, report.working_dir.as_slice()),

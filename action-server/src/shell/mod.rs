@@ -26,7 +26,6 @@ use tokio_util::task::TaskTracker;
 mod answers;
 mod baseline;
 mod channel;
-mod command_file;
 mod command_variables;
 mod cursor_query;
 mod facts;

@@ -23,12 +23,11 @@ use uuid::Uuid;
 
 use super::baseline::{self, Baseline};
 use super::channel::{Channel, ShellReport};
-use super::command_file::{self, CommandFile};
 use super::command_variables::CommandVariables;
 use super::cursor_query::{self, CursorQuery};
 use super::marks::{MarkPiece, MarkReader};
 use super::program::{ShellDialect, ShellProgram};
-use super::prompt::{self, CommandScript, PLAIN_TERMINAL, SuspendedOptions};
+use super::prompt::{self, CommandScript, PLAIN_TERMINAL};
 use super::pty::{FLOOD_BYTES, Pty};
 use super::script::{SCRIPT_DESCRIPTOR, ShellScript};
 use super::startup_files::{self, StartupOutput};
@@ -160,8 +159,6 @@ pub(super) struct ShellProcess {
     dialect: ShellDialect,
     /// Kept for the shell, which may read a file on the disk.
     script: ShellScript,
-    command_file: CommandFile,
-    options: SuspendedOptions,
     marks: MarkReader,
     child: OwnChild,
     /// The executable of the child. `None` if the system does not provide it.
@@ -173,6 +170,8 @@ pub(super) struct ShellProcess {
     report: Option<ShellReport>,
     last_reads: u32,
     session: String,
+    /// The name of the session's marks.
+    name: String,
     /// The running command.
     sent: Option<SentCommand>,
     /// The turn of the last command that has ended, as the shell last reported it.
@@ -220,7 +219,6 @@ impl ShellProcess {
         let session = Uuid::now_v7().simple().to_string();
         let name = new_name();
         let script = ShellScript::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
-        let command_file = CommandFile::create();
         let (mut channel, shell_end) = Channel::create()?;
         // A longer variable would keep the shell from starting.
         let fits =
@@ -243,14 +241,9 @@ impl ShellProcess {
             .env("PS2", OsStr::new(""))
             .current_dir(working_dir);
         let channel_end = (Some(shell_end.as_fd()), prompt::channel_descriptor(dialect));
-        let command_end = (command_file.shell_end(), command_file::DESCRIPTOR);
         pty.attach(
             &mut command,
-            [
-                (script.shell_end(), SCRIPT_DESCRIPTOR),
-                command_end,
-                channel_end,
-            ],
+            [(script.shell_end(), SCRIPT_DESCRIPTOR), channel_end],
         )?;
         let child = children::spawn(&mut command)?;
         channel.accept(child.pid());
@@ -260,8 +253,6 @@ impl ShellProcess {
             channel,
             dialect,
             script,
-            command_file,
-            options: SuspendedOptions::default(),
             marks: MarkReader::new(&name),
             children: ChildList::open(child.pid()),
             executable: executable(child.pid()),
@@ -274,6 +265,7 @@ impl ShellProcess {
             report: None,
             last_reads: 0,
             session,
+            name,
             sent: None,
             ended: None,
             is_unsettled: false,
@@ -372,19 +364,12 @@ impl ShellProcess {
     fn on_report(&mut self, report: ShellReport) -> ShellEvent {
         self.asks = 0;
         let mut ended = None;
-        let has_run = self
-            .sent
-            .as_ref()
-            .is_some_and(|sent| self.has_run(sent, &report));
-        self.options
-            .on_report(&report.options, has_run || !report.is_ready);
-        if has_run {
-            ended = Some(report.status);
-        } else if report.is_ready && self.sent.as_ref().is_some_and(|sent| sent.is_interrupted) {
-            ended = Some(INTERRUPTED);
-        }
-        if ended.is_some() {
-            self.sent = None;
+        if let Some(sent) = &self.sent {
+            let has_run = self.has_run(sent, &report);
+            if has_run || report.is_ready && sent.is_interrupted {
+                ended = Some(if has_run { report.status } else { INTERRUPTED });
+                self.sent = None;
+            }
         }
         self.ended = report.ended;
         if let StartupFiles::BeingRead { output, .. } = &mut self.startup_files
@@ -429,11 +414,7 @@ impl ShellProcess {
             }
             Some(SentCommand {
                 frame, deadline, ..
-            }) => {
-                // A command may have closed its descriptor.
-                self.command_file.close();
-                self.send(frame, turn, deadline);
-            }
+            }) => self.send(frame, turn, deadline),
             None => self.read_startup_files(),
         }
     }
@@ -718,8 +699,7 @@ impl ShellProcess {
     }
 
     fn send(&mut self, frame: CommandScript, turn: u64, deadline: Instant) {
-        let line = frame.encode(&self.options, turn, &mut self.command_file);
-        self.channel.send(line.as_bytes());
+        self.channel.send(frame.encode(&self.name, turn).as_bytes());
         self.sent = Some(SentCommand {
             frame,
             turn,

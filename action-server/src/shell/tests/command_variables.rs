@@ -21,11 +21,9 @@ impl Fixture {
     }
 
     /// Checks that no part of `value` remains: for the next command, in the shell's variables and
-    /// environment, and in the files that all processes of the shell can read.
+    /// environment, and in the script file, which all processes of the shell can read.
     async fn assert_forgotten(&self, value: &str, after: &str) {
-        let script = self
-            .succeed("cat /proc/self/fd/249 /proc/self/fd/250 | tr -d '\\n'; echo")
-            .await;
+        let script = self.succeed("cat /proc/self/fd/250; echo").await;
         assert!(!script.contains(value), "after {after}: {script}");
         let left = self
             .succeed("env; set; export -p; cat /proc/$$/environ | tr '\\0' '\\n'")

@@ -23,24 +23,6 @@ on_every_shell! {
         assert_eq!(fixture.succeed("echo $?").await, "0");
     }
 
-    async fn status_outlives_the_prompt(fixture) {
-        for number in 0..80 {
-            let status = number % 3;
-            fixture.run(&format!("(exit {status})")).await;
-            assert_eq!(fixture.succeed("echo $?").await, status.to_string(), "{number}");
-        }
-        fixture.run("sleep 0 & (exit 5)").await;
-        assert_eq!(fixture.succeed("echo $?").await, "5");
-    }
-
-    async fn long_commands_run_at_any_length(fixture) {
-        for length in [10, 48, 49, 50, 51, 1000, 30_000, 40_000] {
-            let text = format!("{}\n", "x".repeat(length));
-            assert_eq!(fixture.succeed(&format!("wc -c <<'END'\n{text}END")).await.trim(), text.len().to_string());
-            assert_eq!(fixture.succeed(&format!(": {}", text.trim())).await, "");
-        }
-    }
-
     async fn state_is_kept_between_commands(fixture) {
         fixture.succeed("A='a  b'; export B=c; greet() { echo \"hello $1\"; }; mkdir -p d/e; cd d/e").await;
         assert_eq!(fixture.succeed("echo \"$A\" $B; greet you; pwd").await, format!("a  b c\nhello you\n{}/d/e", fixture.path().display()));
