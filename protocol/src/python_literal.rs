@@ -2,7 +2,7 @@
 //!
 //! Hand-written because the crate `py_literal` recurses without a limit and brings a parser
 //! generator and big integers into the action server, which links this crate. `json5` reads neither
-//! `True` and `None` nor tuples. Supports only values that JSON has, nested at most [`MAX_DEPTH`]
+//! `True` and `None` nor tuples. Supports only values that JSON has, nested at most 32 levels
 //! deep. Evaluates nothing.
 
 use serde_json::{Map, Number, Value};
