@@ -122,7 +122,7 @@ impl Conversations {
     }
 }
 
-/// Returns the events that an input causes, and the one that the user's command causes.
+/// Returns the events that an input causes, and the id of the event of the user's command.
 fn decide(stored: &StoredConversation, kind: InputKind) -> (Vec<Event>, Option<EventId>) {
     let input = Input {
         at: clock::now(),

@@ -24,7 +24,7 @@ pub struct EventQuery {
     pub excluded_kinds: Vec<String>,
     /// Whether hidden events are left out.
     pub excludes_hidden: bool,
-    /// The source.
+    /// Who caused the events. `None` selects all.
     pub source: Option<EventSource>,
     /// The earliest time, in seconds since the Unix epoch.
     pub earliest: Option<f64>,
@@ -40,7 +40,7 @@ pub type EventView = fn(&Event) -> Option<Box<RawValue>>;
 /// Events that a query has selected.
 #[derive(Debug)]
 pub struct SelectedEvents {
-    /// The events.
+    /// The events, as JSON.
     pub events: Vec<Box<RawValue>>,
     /// Whether further events are selected, or may be.
     pub has_more: bool,

@@ -50,7 +50,7 @@ pub struct Conversation {
     task: Mutex<Option<JoinHandle<Result<(), ConversationError>>>>,
 }
 
-/// A command that is being applied. The result is that of [`Conversation::apply`].
+/// A command that is being applied. Its output is what [`Conversation::apply`] returns.
 #[derive(Debug)]
 pub struct PendingCommand {
     conversation: ConversationId,

@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 
 use crate::commands;
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, JsonBody, QueryParameters, parse_json, read_body};
+use crate::extract::{
+    ConversationPath, JsonBody, QueryParameters, parse_json, parse_names, read_body,
+};
 use crate::state::ServerState;
 use crate::view;
 use crate::work::{WorkPermit, parse_body};
@@ -71,14 +73,6 @@ fn to_query(parameters: &client_api::EventPageQuery) -> Result<EventQuery, ApiEr
             |text| clock::parse_time(text).map_err(|error| ApiError::invalid(field, error));
         text.map(to_seconds).transpose()
     };
-    let kinds = |text: &Option<String>| -> Vec<String> {
-        let names = text.iter().flat_map(|text| text.split(','));
-        names
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect()
-    };
     // As in V0, an empty filter is none.
     fn given(text: &Option<String>) -> Option<&str> {
         text.as_deref().filter(|text| !text.is_empty())
@@ -91,8 +85,8 @@ fn to_query(parameters: &client_api::EventPageQuery) -> Result<EventQuery, ApiEr
         is_reverse: parameters.reverse,
         limit: parameters.limit,
         max_bytes: MAX_PAGE_BYTES,
-        kinds: kinds(&parameters.include_types),
-        excluded_kinds: kinds(&parameters.exclude_types),
+        kinds: parse_names(parameters.include_types.as_deref()),
+        excluded_kinds: parse_names(parameters.exclude_types.as_deref()),
         excludes_hidden: parameters.exclude_hidden,
         source: given(&parameters.source).map(source).transpose()?,
         earliest: date("start_date", given(&parameters.start_date))?,

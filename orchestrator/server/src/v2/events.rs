@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters};
+use crate::extract::{ConversationPath, QueryParameters, parse_names};
 use crate::state::ServerState;
 use crate::view;
 use crate::work::WorkPermit;
@@ -37,7 +37,7 @@ pub(crate) struct EventParameters {
     limit: usize,
     /// Kinds of actions and observations to select, separated by commas.
     kinds: Option<String>,
-    /// The source.
+    /// Who caused the events.
     #[param(inline)]
     source: Option<EventSource>,
     /// Text that the event's JSON contains, in any case.
@@ -74,17 +74,13 @@ pub(crate) async fn page(
             format_args!("must be 1 to {MAX_PAGE_SIZE}"),
         ));
     }
-    let kinds = parameters.kinds.iter().flat_map(|kinds| kinds.split(','));
     let query = EventQuery {
         from: EventId(parameters.from),
         until: parameters.until.map(EventId),
         is_reverse: parameters.reverse,
         limit: parameters.limit,
         max_bytes: MAX_PAGE_BYTES,
-        kinds: kinds
-            .map(|kind| kind.trim().to_owned())
-            .filter(|kind| !kind.is_empty())
-            .collect(),
+        kinds: parse_names(parameters.kinds.as_deref()),
         source: parameters.source,
         text: parameters.text,
         ..EventQuery::default()
