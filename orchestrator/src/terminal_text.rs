@@ -123,23 +123,6 @@ pub(crate) fn visible_line(text: &str) -> String {
     visible(text).replace('\n', "\\n")
 }
 
-/// Takes the text before a character that is still incomplete, with invalid bytes replaced.
-pub(crate) fn take_whole_text(bytes: &mut Vec<u8>) -> String {
-    let tail = bytes.utf8_chunks().last().map_or(0, |chunk| {
-        // Invalid bytes at the end may be the start of a character.
-        let is_start = |invalid: &[u8]| {
-            std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none())
-        };
-        Some(chunk.invalid())
-            .filter(|invalid| is_start(invalid))
-            .map_or(0, <[u8]>::len)
-    });
-    let rest = bytes.split_off(bytes.len() - tail);
-    let text = String::from_utf8_lossy(bytes).into_owned();
-    *bytes = rest;
-    text
-}
-
 /// Skips an escape sequence: CSI up to its final byte, a string sequence such as OSC up to its
 /// terminator. Stops at the end of the line, so that an unterminated sequence cannot hide the rest
 /// of the text.

@@ -25,6 +25,7 @@ pub mod risk;
 pub mod sandbox_api;
 pub mod tool_call;
 pub mod untrusted_json;
+pub mod update;
 
 pub use action::Action;
 pub use agent_state::AgentState;
@@ -37,3 +38,4 @@ pub use ids::{
 pub use observation::{Observation, ObservationKind};
 pub use record::Record;
 pub use risk::SecurityRisk;
+pub use update::ConversationUpdate;

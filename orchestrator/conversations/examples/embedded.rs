@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    CloseReason, ConversationParts, ConversationUpdate, Conversations, InitialTask,
-    NewConversation, NoWorkspaces, ProcessLocks,
+    CloseReason, ConversationParts, Conversations, InitialTask, NewConversation, NoWorkspaces,
+    ProcessLocks,
 };
 use engine::agent::{Agent, AgentStep, Team, TeamMember};
 use engine::condenser::Noop;
@@ -24,7 +24,10 @@ use engine::view::View;
 use protocol::action::{FinishAction, MessageAction, SystemAction};
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
-use protocol::{Action, ConversationId, EventBody, EventId, EventSource, Observation, UserCommand};
+use protocol::{
+    Action, ConversationId, ConversationUpdate, EventBody, EventId, EventSource, Observation,
+    UserCommand,
+};
 
 #[tokio::main]
 pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
@@ -61,10 +64,8 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
                     .apply(&id, UserCommand::message("Ada"))
                     .await?;
             }
-            ConversationUpdate::Waiting(_) | ConversationUpdate::Closed => break,
-            ConversationUpdate::Attached(_)
-            | ConversationUpdate::Live(_)
-            | ConversationUpdate::LiveGap => {}
+            ConversationUpdate::Waiting(_) | ConversationUpdate::Closed {} => break,
+            _ => {}
         }
     }
     let closed = conversations.close(&id, CloseReason::AtRest).await?;

@@ -7,36 +7,22 @@ use std::sync::Arc;
 
 use engine::conversation::{Conversation, State};
 use engine::events::Cursor;
-use protocol::{Action, AgentState, Event, EventBody, EventId, EventSource};
+use protocol::update::{RunOutcome, WaitState};
+use protocol::{Action, AgentState, ConversationUpdate, Event, EventBody, EventId, EventSource};
 
 use crate::checks::action_awaiting_confirmation;
 use crate::error::ConversationsError;
-use crate::update::{ConversationUpdate, UpdateQueue, WaitState};
+use crate::update::UpdateQueue;
 
-/// Outcome of a run of a conversation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RunOutcome {
-    /// The agent finished its task.
-    Finished,
-    /// A limit stopped the agent.
-    LimitReached,
-    /// The agent waits for a message or an approval.
-    AwaitingUser,
-    /// The agent was stopped, or failed.
-    Failed,
-}
-
-impl RunOutcome {
-    /// Returns the outcome of a conversation that is at rest.
-    pub fn from_state(state: &State) -> Self {
-        match state.agent_state {
-            AgentState::Finished => Self::Finished,
-            AgentState::Error if state.limit_reached.is_some() => Self::LimitReached,
-            AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation => {
-                Self::AwaitingUser
-            }
-            _ => Self::Failed,
+/// Returns the outcome of a conversation that is at rest.
+pub fn run_outcome(state: &State) -> RunOutcome {
+    match state.agent_state {
+        AgentState::Finished => RunOutcome::Finished,
+        AgentState::Error if state.limit_reached.is_some() => RunOutcome::LimitReached,
+        AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation => {
+            RunOutcome::AwaitingUser
         }
+        _ => RunOutcome::Failed,
     }
 }
 
@@ -47,8 +33,8 @@ pub struct Follower {
     queue: UpdateQueue,
     /// The event after the last one that is queued.
     next: EventId,
-    /// The end of the log when waiting was reported.
-    reported_waiting: Option<EventId>,
+    /// The state when waiting was last reported.
+    reported_waiting: Option<Arc<State>>,
     answer: Option<String>,
 }
 
@@ -72,6 +58,14 @@ impl Follower {
     /// Returns the conversation's current state.
     pub fn state(&self) -> Arc<State> {
         self.conversation.state()
+    }
+
+    /// Returns the state in which the conversation waited at the last
+    /// [`ConversationUpdate::Waiting`], else the current one.
+    pub fn waiting_state(&self) -> Arc<State> {
+        self.reported_waiting
+            .clone()
+            .unwrap_or_else(|| self.state())
     }
 
     /// Returns the state after an event has been applied. An event is in the log before that.
@@ -106,7 +100,7 @@ impl Follower {
     ///
     /// # Errors
     /// [`ConversationsError::Store`] if the log cannot be read.
-    pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
+    pub async fn next(&mut self) -> Result<ConversationUpdate<Arc<Event>>, ConversationsError> {
         loop {
             let state = self.conversation.state();
             if let Some(update) = self.queue.pop() {
@@ -115,11 +109,20 @@ impl Follower {
                 }
                 return Ok(update);
             }
-            if self.next >= state.next_id && self.reported_waiting != Some(state.next_id) {
-                let is_at_rest = is_at_rest(&state);
-                if is_at_rest || action_awaiting_confirmation(&state).is_some() {
-                    self.reported_waiting = Some(state.next_id);
-                    return Ok(ConversationUpdate::Waiting(WaitState { state, is_at_rest }));
+            let is_reported = self
+                .reported_waiting
+                .as_ref()
+                .is_some_and(|reported| reported.next_id == state.next_id);
+            if self.next >= state.next_id && !is_reported {
+                let waiting = WaitState {
+                    agent_state: state.agent_state,
+                    is_at_rest: is_at_rest(&state),
+                    outcome: run_outcome(&state),
+                    action: action_awaiting_confirmation(&state),
+                };
+                if waiting.is_at_rest || waiting.action.is_some() {
+                    self.reported_waiting = Some(state);
+                    return Ok(ConversationUpdate::Waiting(waiting));
                 }
             }
             tokio::select! {
@@ -130,7 +133,7 @@ impl Follower {
                 // would be missed.
                 now = self.conversation.wait_for(|now| now.next_id > state.next_id) => {
                     if now.next_id == state.next_id {
-                        return Ok(ConversationUpdate::Closed);
+                        return Ok(ConversationUpdate::Closed {});
                     }
                 }
             }

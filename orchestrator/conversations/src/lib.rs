@@ -21,6 +21,7 @@
 
 mod checks;
 mod claim;
+mod client_view;
 mod commands;
 mod copy;
 mod error;
@@ -58,10 +59,11 @@ use running::RunningConversations;
 pub use engine::events::{InvalidPosition, ListPosition, Overview};
 
 pub use claim::{Claim, FolderUse};
+pub use client_view::{is_visible, to_client};
 pub use copy::{CopiedLog, CopyMode, EventPages};
 pub use error::ConversationsError;
 pub use event_query::{EventQuery, EventView, SelectedEvents};
-pub use follow::{Follower, RunOutcome};
+pub use follow::{Follower, run_outcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{
     ComposedConversation, ConversationFactory, ConversationRequest, EventStream,
@@ -84,7 +86,6 @@ pub use stored::StoredConversation;
 pub use sweeping::{SWEEP_INTERVAL, SandboxRetention, Sweep};
 pub use task_prompt::task_prompt;
 pub use trajectory::TrajectoryPages;
-pub use update::{ConversationUpdate, WaitState};
 pub use workspace_files::{
     FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts,
 };

@@ -9,7 +9,7 @@ use engine::llm::Llm;
 use engine::memory::Memory;
 use engine::sandbox::{SandboxProvider, SandboxSpec};
 use engine::secrets::{
-    GuardedProvider, GuardedStore, GuardedToolServers, Redactor, SecretRegistry,
+    GuardedLlm, GuardedProvider, GuardedStore, GuardedToolServers, Redactor, SecretRegistry,
 };
 use engine::security::SecurityAnalyzer;
 
@@ -42,10 +42,12 @@ pub struct ConversationParts {
 }
 
 impl ConversationParts {
-    /// Returns the engine's parts, which redact secrets in the log and in calls to tool servers.
+    /// Returns the engine's parts, which redact secrets in the log, in answers that are streamed, and
+    /// in calls to tool servers.
     pub(crate) fn to_guarded(&self, store: Arc<dyn EventStore>, claim: &Claim) -> EngineParts {
         let redactor = &self.redactor;
         let guard = |member: &TeamMember| TeamMember {
+            llm: Arc::new(GuardedLlm::new(Arc::clone(&member.llm), redactor.clone())),
             tool_servers: Arc::new(GuardedToolServers::new(
                 Arc::clone(&member.tool_servers),
                 redactor.clone(),

@@ -1,50 +1,25 @@
 //! Updates of a conversation in display order: an action, then its output, then its observation.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use engine::conversation::{LiveUpdate, State};
-use protocol::{Event, EventId};
+use engine::conversation::LiveUpdate;
+use engine::utf8::take_whole_text;
+use protocol::{ConversationUpdate, Event, EventBody, EventId};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
-
-/// An update of a conversation.
-#[derive(Debug)]
-pub enum ConversationUpdate {
-    /// An event was appended.
-    Event(Arc<Event>),
-    /// An action that an earlier process started, and that still runs. It precedes the first event
-    /// to report.
-    Attached(Arc<Event>),
-    /// A live update between events.
-    Live(LiveUpdate),
-    /// Live updates were missed.
-    LiveGap,
-    /// All events are reported, and the conversation waits for the user.
-    Waiting(WaitState),
-    /// The conversation's task has failed. Closing the conversation returns the reason.
-    Closed,
-}
-
-/// State of a conversation that waits for the user.
-#[derive(Debug)]
-pub struct WaitState {
-    /// State of the conversation.
-    pub state: Arc<State>,
-    /// Whether the conversation is at rest. `false` if an action awaits approval while other agents
-    /// work.
-    pub is_at_rest: bool,
-}
 
 /// Updates that are not reported yet.
 pub(crate) struct UpdateQueue {
     live: Receiver<LiveUpdate>,
-    queue: VecDeque<ConversationUpdate>,
+    queue: VecDeque<ConversationUpdate<Arc<Event>>>,
     /// The last event that was queued.
     last: Option<EventId>,
     /// The first live update of an action that is not queued yet. Later updates stay in the
     /// channel.
     early: Option<LiveUpdate>,
+    /// First bytes of characters that are split between two chunks of an action's output.
+    partial: BTreeMap<EventId, Vec<u8>>,
 }
 
 impl UpdateQueue {
@@ -54,10 +29,11 @@ impl UpdateQueue {
             queue: VecDeque::new(),
             last: None,
             early: None,
+            partial: BTreeMap::new(),
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<ConversationUpdate> {
+    pub(crate) fn pop(&mut self) -> Option<ConversationUpdate<Arc<Event>>> {
         self.queue.pop_front()
     }
 
@@ -73,7 +49,7 @@ impl UpdateQueue {
         }
         match self.live.recv().await {
             Ok(update) => self.push_live(update),
-            Err(_) => self.queue.push_back(ConversationUpdate::LiveGap),
+            Err(_) => self.queue.push_back(ConversationUpdate::LiveGap {}),
         }
     }
 
@@ -81,7 +57,7 @@ impl UpdateQueue {
     pub(crate) fn push_event(
         &mut self,
         event: Arc<Event>,
-        to_update: fn(Arc<Event>) -> ConversationUpdate,
+        to_update: fn(Arc<Event>) -> ConversationUpdate<Arc<Event>>,
     ) {
         let mut is_missed = false;
         while self.early.is_none() {
@@ -94,13 +70,18 @@ impl UpdateQueue {
         let early = self.early.take();
         // It is unknown which action the missed output belongs to.
         if is_missed && early.is_none() {
-            self.queue.push_back(ConversationUpdate::LiveGap);
+            self.queue.push_back(ConversationUpdate::LiveGap {});
+        }
+        if let EventBody::Observation(_) = &event.body
+            && let Some(action) = event.cause
+        {
+            self.partial.remove(&action);
         }
         self.last = Some(event.id);
         self.queue.push_back(to_update(event));
         if let Some(early) = early {
             if is_missed {
-                self.queue.push_back(ConversationUpdate::LiveGap);
+                self.queue.push_back(ConversationUpdate::LiveGap {});
             }
             self.push_live(early);
         }
@@ -114,7 +95,39 @@ impl UpdateQueue {
             {
                 self.early = Some(update);
             }
-            update => self.queue.push_back(ConversationUpdate::Live(update)),
+            LiveUpdate::Output {
+                action,
+                offset,
+                bytes,
+            } => {
+                let partial = self.partial.entry(action).or_default();
+                let offset = offset.saturating_sub(partial.len() as u64);
+                partial.extend_from_slice(&bytes);
+                let text = take_whole_text(partial);
+                if !text.is_empty() {
+                    self.queue.push_back(ConversationUpdate::Output {
+                        action,
+                        offset,
+                        text,
+                    });
+                }
+            }
+            LiveUpdate::OutputGap { action, from, to } => {
+                self.partial.remove(&action);
+                self.queue
+                    .push_back(ConversationUpdate::OutputGap { action, from, to });
+            }
+            LiveUpdate::Start(progress) => self
+                .queue
+                .push_back(ConversationUpdate::Start(progress.into())),
+            LiveUpdate::Problem(message) => self
+                .queue
+                .push_back(ConversationUpdate::Problem { message }),
+            LiveUpdate::Model { agent, progress } => {
+                let progress = progress.into();
+                self.queue
+                    .push_back(ConversationUpdate::Model { agent, progress });
+            }
         }
     }
 }
@@ -160,10 +173,55 @@ mod tests {
         assert!(matches!(queue.pop(), Some(ConversationUpdate::Event(event)) if event.id.0 == 3));
         assert!(matches!(
             queue.pop(),
-            Some(ConversationUpdate::Live(LiveUpdate::Output {
+            Some(ConversationUpdate::Output {
                 action: EventId(3),
                 ..
-            }))
+            })
         ));
+    }
+
+    #[test]
+    fn character_that_is_split_between_chunks_arrives_whole() {
+        let (sender, live) = broadcast::channel(8);
+        let mut queue = UpdateQueue::new(live);
+        let output = |offset, bytes: &[u8]| {
+            let bytes = bytes.to_vec();
+            let action = EventId(1);
+            drop(sender.send(LiveUpdate::Output {
+                action,
+                offset,
+                bytes,
+            }));
+        };
+        output(0, b"a\xe2\x82");
+        output(3, b"\xac");
+        output(4, b"\xe2");
+        drop(sender.send(LiveUpdate::OutputGap {
+            action: EventId(1),
+            from: 5,
+            to: 9,
+        }));
+        sender
+            .send(LiveUpdate::Output {
+                action: EventId(1),
+                offset: 9,
+                bytes: b"b".into(),
+            })
+            .unwrap();
+        queue.push_event(event(1), ConversationUpdate::Event);
+        queue.push_event(event(2), ConversationUpdate::Event);
+        let mut found = Vec::new();
+        while let Some(update) = queue.pop() {
+            match update {
+                ConversationUpdate::Output { offset, text, .. } => found.push((offset, text)),
+                ConversationUpdate::OutputGap { from, .. } => found.push((from, "gap".to_owned())),
+                _ => {}
+            }
+        }
+        let expected = [(0, "a"), (1, "€"), (5, "gap"), (9, "b")];
+        assert_eq!(
+            found,
+            expected.map(|(offset, text)| (offset, text.to_owned()))
+        );
     }
 }

@@ -30,4 +30,5 @@ pub mod testing;
 pub mod title;
 pub mod tool_servers;
 pub mod truncate;
+pub mod utf8;
 pub mod view;

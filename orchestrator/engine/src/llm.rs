@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use protocol::metrics::TokenUsage;
+use protocol::update::ModelProgress;
 use serde_json::{Map, Value};
 
 /// A language model of a provider.
@@ -207,6 +208,26 @@ pub enum LlmProgress {
         /// The error of the failed attempt.
         error: LlmError,
     },
+}
+
+impl From<LlmProgress> for ModelProgress {
+    fn from(progress: LlmProgress) -> Self {
+        match progress {
+            LlmProgress::Text(text) => Self::Text { text },
+            LlmProgress::Reasoning(text) => Self::Reasoning { text },
+            LlmProgress::Retrying {
+                attempt,
+                attempts,
+                after,
+                error,
+            } => Self::Retrying {
+                attempt,
+                attempts,
+                after_secs: after.as_secs_f64(),
+                reason: error.to_string(),
+            },
+        }
+    }
 }
 
 /// An error of a call.

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use conversations::{ConversationUpdate, ConversationsError, MIN_QUESTION_AGE};
+use conversations::{ConversationsError, MIN_QUESTION_AGE};
 use engine::clock;
 use engine::conversation::State as ConversationState;
 use http::{Method, StatusCode};
@@ -20,8 +20,8 @@ use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
 use protocol::action::ConfirmationState;
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, Observation,
-    ObservationKind, Record, UserCommand,
+    Action, AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId, EventSource,
+    Observation, ObservationKind, Record, UserCommand,
 };
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};

@@ -10,14 +10,12 @@ use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::extract::{FromRequestParts, Request, State};
 use axum::response::sse::{Event as ServerSentEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
-use conversations::{ConversationUpdate, ConversationsError, EventStream};
-use engine::conversation::LiveUpdate;
-use engine::sandbox::StartProgress;
+use conversations::{ConversationsError, EventStream, to_client};
 use futures_util::stream::{self, Stream};
-use protocol::{ConversationId, EventBody, EventId, Record, UserId};
-use serde::{Deserialize, Serialize};
-use serde_json::value::{RawValue, to_raw_value};
-use serde_json::{Value, json};
+use protocol::update::StreamMessage;
+use protocol::{ConversationId, ConversationUpdate, Event, EventId, UserId};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use utoipa::IntoParams;
@@ -51,14 +49,13 @@ impl Default for StreamQuery {
     }
 }
 
-/// A message of the stream.
-#[derive(Serialize)]
-struct StreamMessage {
+/// The type and the data of a message.
+#[derive(Deserialize)]
+struct MessageParts<'a> {
     #[serde(rename = "type")]
-    kind: &'static str,
-    /// The id of the event, from which a client can continue.
-    id: Option<EventId>,
-    data: Arc<RawValue>,
+    kind: &'a str,
+    #[serde(borrow)]
+    data: &'a RawValue,
 }
 
 /// Streams events and live output as server-sent events, or as a WebSocket if the request asks for
@@ -130,12 +127,17 @@ impl ClientUpdates {
     /// not see have no JSON. Not cancel-safe.
     pub(crate) async fn next(
         &mut self,
-    ) -> Result<(ConversationUpdate, Option<Arc<RawValue>>), ConversationsError> {
+    ) -> Result<(ConversationUpdate<Arc<Event>>, Option<Arc<RawValue>>), ConversationsError> {
         self.sending = None;
         loop {
             let update = self.events.next().await?;
-            let ConversationUpdate::Event(event) = &update else {
-                return Ok((update, None));
+            let event = match &update {
+                ConversationUpdate::Event(event) => event,
+                ConversationUpdate::Attached(action) => {
+                    let json = self.state.client_events.json(action).await;
+                    return Ok((update, json));
+                }
+                _ => return Ok((update, None)),
             };
             let json = self.state.client_events.json(event).await;
             let length = json.as_ref().map_or(0, |json| json.get().len());
@@ -171,11 +173,14 @@ struct MessageStream {
 impl MessageStream {
     /// Waits for the next message that clients see, once the client has taken the last one. Not
     /// cancel-safe.
-    async fn next(&mut self) -> Result<StreamMessage, ConversationsError> {
+    async fn next(&mut self) -> Result<StreamMessage<Arc<RawValue>>, ConversationsError> {
         loop {
             let (update, json) = self.updates.next().await?;
-            if let Some(message) = to_message(update, json) {
-                return Ok(message);
+            let Some(StreamMessage { id, update }) = to_client(update) else {
+                continue;
+            };
+            if let Some(update) = update.convert_event(|_| json) {
+                return Ok(StreamMessage { id, update });
             }
         }
     }
@@ -203,22 +208,16 @@ fn serve_events(messages: MessageStream) -> Response {
 fn server_sent(messages: MessageStream) -> impl Stream<Item = Result<ServerSentEvent, Infallible>> {
     stream::unfold(Some(messages), |open| async move {
         let mut messages = open?;
-        match messages.next().await {
-            Ok(StreamMessage { kind, id, data }) => {
-                let message = ServerSentEvent::default().event(kind).data(data.get());
-                let message = id
-                    .into_iter()
-                    .fold(message, |message, id| message.id(id.to_string()));
-                Some((Ok(message), Some(messages)))
-            }
-            Err(error) => {
-                let data = failure(&error).to_string();
-                Some((
-                    Ok(ServerSentEvent::default().event("error").data(data)),
-                    None,
-                ))
-            }
-        }
+        let (message, open) = match messages.next().await {
+            Ok(message) => (message, Some(messages)),
+            Err(error) => (failure(&error), None),
+        };
+        let json = serde_json::to_string(&message).ok()?;
+        let MessageParts { kind, data } = serde_json::from_str(&json).ok()?;
+        let event = ServerSentEvent::default().event(kind).data(data.get());
+        let id = message.id.into_iter();
+        let event = id.fold(event, |event, id| event.id(id.to_string()));
+        Some((Ok(event), open))
     })
 }
 
@@ -242,15 +241,12 @@ async fn serve_socket(mut messages: MessageStream, mut socket: WebSocket) {
             }
         };
         drop(next);
-        let (text, is_last) = match message {
-            Ok(message) => match serde_json::to_string(&message) {
-                Ok(text) => (text, false),
-                Err(_) => return,
-            },
-            Err(error) => (
-                json!({"type": "error", "data": failure(&error)}).to_string(),
-                true,
-            ),
+        let (message, is_last) = match message {
+            Ok(message) => (message, false),
+            Err(error) => (failure(&error), true),
+        };
+        let Ok(text) = serde_json::to_string(&message) else {
+            return;
         };
         // A client that does not read is disconnected. It continues from its last event.
         let sent = timeout(SEND_TIMEOUT, socket.send(Message::from(text))).await;
@@ -260,78 +256,12 @@ async fn serve_socket(mut messages: MessageStream, mut socket: WebSocket) {
     }
 }
 
-fn failure(error: &ConversationsError) -> Value {
+fn failure(error: &ConversationsError) -> StreamMessage<Arc<RawValue>> {
     tracing::error!(%error, "cannot read the events of a stream");
-    json!({"message": error.to_string()})
-}
-
-/// Returns what a client receives for an update, with the JSON of its event.
-fn to_message(update: ConversationUpdate, json: Option<Arc<RawValue>>) -> Option<StreamMessage> {
-    let live = |kind, data: Value| {
-        Some(StreamMessage {
-            kind,
-            id: None,
-            data: to_raw_value(&data).ok()?.into(),
-        })
-    };
-    match update {
-        ConversationUpdate::Event(event) => {
-            if let EventBody::Record(Record::ConversationTitled(titled)) = &event.body {
-                let message = live("title", json!({"title": titled.title}))?;
-                return Some(StreamMessage {
-                    id: Some(event.id),
-                    ..message
-                });
-            }
-            Some(StreamMessage {
-                kind: "event",
-                id: Some(event.id),
-                data: json?,
-            })
-        }
-        ConversationUpdate::Live(LiveUpdate::Output {
-            action,
-            offset,
-            bytes,
-        }) => {
-            let text = String::from_utf8_lossy(&bytes);
-            live(
-                "output",
-                json!({"action": action, "offset": offset, "text": text}),
-            )
-        }
-        ConversationUpdate::Live(LiveUpdate::OutputGap { action, from, to }) => live(
-            "output_gap",
-            json!({"action": action, "from": from, "to": to}),
-        ),
-        ConversationUpdate::Live(LiveUpdate::Start(progress)) => {
-            live("start", start_json(&progress))
-        }
-        ConversationUpdate::LiveGap => live("live_gap", json!({})),
-        ConversationUpdate::Closed => live("closed", json!({})),
-        ConversationUpdate::Waiting(waiting) => {
-            live("waiting", json!({"agent_state": waiting.state.agent_state}))
-        }
-        // Problems can name files of the operator, and the model's text is not redacted.
-        ConversationUpdate::Attached(_)
-        | ConversationUpdate::Live(LiveUpdate::Problem(_) | LiveUpdate::Model { .. }) => None,
-    }
-}
-
-/// Returns the progress of a sandbox's start. Images and errors are for the operator.
-fn start_json(progress: &StartProgress) -> Value {
-    match progress {
-        StartProgress::Pulling {
-            received_bytes,
-            total_bytes,
-            ..
-        } => json!({
-            "phase": "pulling", "received_bytes": received_bytes, "total_bytes": total_bytes,
-        }),
-        StartProgress::Starting => json!({"phase": "starting"}),
-        StartProgress::Connecting => json!({"phase": "connecting"}),
-        StartProgress::Retrying { after, .. } => {
-            json!({"phase": "retrying", "after": after.as_secs_f64()})
-        }
+    StreamMessage {
+        id: None,
+        update: ConversationUpdate::Error {
+            message: error.to_string(),
+        },
     }
 }

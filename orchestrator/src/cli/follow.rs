@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use conversations::{ConversationUpdate, Conversations, Follower, RunOutcome, WaitState};
+use conversations::{Conversations, Follower, run_outcome};
 use engine::conversation::{ConversationError, PendingCommand, State};
+use protocol::update::{RunOutcome, WaitState};
 use protocol::{
-    AgentState, ConversationId, Event, EventBody, EventId, ObservationKind, UserCommand,
+    AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId, ObservationKind,
+    UserCommand,
 };
 use tokio::time::{Instant, sleep};
 
@@ -146,14 +148,15 @@ impl TerminalFollower<'_> {
                     screen.show_event(self.id, &action)?;
                 }
                 ConversationUpdate::Attached(_) => {}
-                ConversationUpdate::Live(notice) => screen.show_update(notice),
-                ConversationUpdate::LiveGap => screen.show_gap(None),
                 ConversationUpdate::Waiting(waiting) => {
-                    if let Some(exit) = terminal.ask_user(&waiting, self.network).await? {
+                    let state = follower.waiting_state();
+                    let asked = terminal.ask_user(waiting, &state, self.network).await?;
+                    if let Some(exit) = asked {
                         return Ok(exit);
                     }
                 }
-                ConversationUpdate::Closed => return Ok(Exit::Failed),
+                ConversationUpdate::Closed {} => return Ok(Exit::Failed),
+                update => screen.show_update(update),
             }
         }
     }
@@ -177,10 +180,10 @@ impl Terminal<'_> {
     /// answer.
     async fn ask_user(
         &mut self,
-        waiting: &WaitState,
+        waiting: WaitState,
+        state: &State,
         network: &str,
     ) -> anyhow::Result<Option<Exit>> {
-        let state = waiting.state.as_ref();
         let asked = state
             .awaiting_confirmation()
             .filter(|_| state.agent_state == AgentState::AwaitingUserConfirmation);
@@ -267,7 +270,7 @@ async fn wait_until(deadline: Option<Instant>) {
 
 /// Exit code for a conversation that is at rest.
 pub(super) fn exit_of(state: &State, was_interrupted: bool) -> Exit {
-    match RunOutcome::from_state(state) {
+    match run_outcome(state) {
         _ if was_interrupted => Exit::Interrupted,
         RunOutcome::Finished => Exit::Finished,
         RunOutcome::LimitReached => Exit::Limit,

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 
-use engine::sandbox::{Sandbox, SandboxProvider, SandboxSpec};
+use engine::sandbox::{Sandbox, SandboxProvider, SandboxSpec, StartProgress};
 use protocol::action::RunAction;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, EventId, Observation};
@@ -93,11 +93,11 @@ pub(super) async fn create_unless_interrupted(
     interrupts: &mut Interrupts,
 ) -> anyhow::Result<Option<Box<dyn Sandbox>>> {
     let screen = Mutex::new(Screen::new(output));
-    let on_progress = |progress| {
+    let on_progress = |progress: StartProgress| {
         screen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .show_start(&progress);
+            .show_start(&progress.into());
     };
     let creating = provider.create(spec, &on_progress);
     tokio::select! {

@@ -8,13 +8,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use engine::utf8::take_whole_text;
 use protocol::{ConversationId, Event};
 use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::redacted_stderr::RedactedStderr;
 use crate::terminal_text::escape_controls;
-pub(super) use crate::terminal_text::{for_terminal, take_whole_text, visible, visible_line};
+pub(super) use crate::terminal_text::{for_terminal, visible, visible_line};
 
 /// Whether standard output or standard error was a closed pipe. A conversation without a reader is
 /// stopped.

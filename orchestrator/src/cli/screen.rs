@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use engine::conversation::{LiveUpdate, State};
-use engine::llm::LlmProgress;
-use engine::sandbox::StartProgress;
+use engine::conversation::State;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use protocol::{AgentState, ConversationId, Event, EventId};
+use protocol::update::{ModelProgress, SandboxStart};
+use protocol::{AgentState, ConversationId, ConversationUpdate, Event, EventId};
 
 use super::palette::{self, Palette};
 use super::{print, transcript::Transcript};
@@ -98,56 +97,55 @@ impl Screen {
     }
 
     /// Shows progress between events.
-    pub(super) fn show_update(&mut self, update: LiveUpdate) {
+    pub(super) fn show_update<E>(&mut self, update: ConversationUpdate<E>) {
         match update {
-            LiveUpdate::Output { action, bytes, .. } => {
-                let text = self.transcript.format_output(action, &bytes);
+            ConversationUpdate::Output { action, text, .. } => {
+                let text = self.transcript.format_output(action, &text);
                 self.show(&text);
             }
-            LiveUpdate::OutputGap { action, .. } => self.show_gap(Some(action)),
-            LiveUpdate::Start(progress) => self.show_start(&progress),
-            LiveUpdate::Problem(problem) => {
-                self.show(&format!("[warning: {}]\n", print::visible_line(&problem)));
+            ConversationUpdate::OutputGap { action, .. } => self.show_gap(Some(action)),
+            ConversationUpdate::LiveGap {} => self.show_gap(None),
+            ConversationUpdate::Start(start) => self.show_start(&start),
+            ConversationUpdate::Problem { message } => {
+                self.show(&format!("[warning: {}]\n", print::visible_line(&message)));
             }
-            LiveUpdate::Model {
-                agent,
-                progress: LlmProgress::Text(piece),
-            } => {
-                // Only on a terminal, and only for the main agent, because concurrent texts would
-                // mix.
-                if agent.is_none() && !self.status.is_hidden() {
-                    let text = self.transcript.push_answer(&piece);
-                    self.show(&text);
-                    self.is_answer_open = self.is_line_open;
-                }
+            ConversationUpdate::Model { agent, progress } => self.show_progress(agent, progress),
+            ConversationUpdate::Event(_)
+            | ConversationUpdate::Attached(_)
+            | ConversationUpdate::Title { .. }
+            | ConversationUpdate::Waiting(_)
+            | ConversationUpdate::Closed {}
+            | ConversationUpdate::Error { .. } => {}
+        }
+    }
+
+    fn show_progress(&mut self, agent: Option<EventId>, progress: ModelProgress) {
+        match progress {
+            // Only on a terminal, and only for the main agent, because concurrent texts would mix.
+            ModelProgress::Text { text } if agent.is_none() && !self.status.is_hidden() => {
+                let text = self.transcript.push_answer(&text);
+                self.show(&text);
+                self.is_answer_open = self.is_line_open;
             }
-            LiveUpdate::Model {
-                progress: LlmProgress::Reasoning(_),
-                ..
-            } => {}
-            LiveUpdate::Model {
-                progress:
-                    LlmProgress::Retrying {
-                        attempt,
-                        attempts,
-                        after,
-                        error,
-                    },
-                ..
+            ModelProgress::Text { .. } | ModelProgress::Reasoning { .. } => {}
+            ModelProgress::Retrying {
+                attempt,
+                attempts,
+                after_secs,
+                reason,
             } => {
                 let end = self.transcript.discard_partial_answer();
-                let wait = after.as_secs_f64();
-                let error = print::visible_line(&error.to_string());
+                let reason = print::visible_line(&reason);
                 self.show(&format!(
-                    "{end}[{error}; try {attempt} of {attempts} in {wait:.1} s]\n"
+                    "{end}[{reason}; try {attempt} of {attempts} in {after_secs:.1} s]\n"
                 ));
             }
         }
     }
 
-    pub(super) fn show_start(&mut self, progress: &StartProgress) {
-        match progress {
-            StartProgress::Pulling {
+    pub(super) fn show_start(&mut self, start: &SandboxStart) {
+        match start {
+            SandboxStart::Pulling {
                 image,
                 received_bytes,
                 total_bytes,
@@ -160,12 +158,11 @@ impl Screen {
                     HumanBytes(*received_bytes)
                 ));
             }
-            StartProgress::Starting => self.set_status("starting the sandbox"),
-            StartProgress::Connecting => self.set_status("connecting to the sandbox"),
-            StartProgress::Retrying { reason, after } => {
-                let wait = after.as_secs_f64();
+            SandboxStart::Starting {} => self.set_status("starting the sandbox"),
+            SandboxStart::Connecting {} => self.set_status("connecting to the sandbox"),
+            SandboxStart::Retrying { reason, after_secs } => {
                 self.show(&format!(
-                    "[{}; next try in {wait:.1} s]\n",
+                    "[{}; next try in {after_secs:.1} s]\n",
                     print::visible_line(reason)
                 ));
             }

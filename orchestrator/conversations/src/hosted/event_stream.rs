@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use protocol::{ConversationId, Event, EventId};
+use protocol::{ConversationId, ConversationUpdate, Event, EventId};
 use tokio::sync::watch;
 
 use super::HostedConversations;
-use crate::{ConversationUpdate, ConversationsError, Follower};
+use crate::{ConversationsError, Follower};
 
 /// Number of events per read of the store. Bounds the memory of each reader.
 const PAGE_SIZE: usize = 32;
@@ -45,14 +45,16 @@ impl EventStream {
     /// # Errors
     /// [`ConversationsError::Unknown`] once the conversation is deleted,
     /// [`ConversationsError::Store`] if the log cannot be read.
-    pub async fn next(&mut self) -> Result<ConversationUpdate, ConversationsError> {
+    pub async fn next(&mut self) -> Result<ConversationUpdate<Arc<Event>>, ConversationsError> {
         loop {
             match &mut self.source {
                 Source::Follower(follower) => {
                     let update = follower.next().await?;
                     match &update {
                         ConversationUpdate::Event(event) => self.next = event.id.next(),
-                        ConversationUpdate::Closed => self.source = Source::Store(VecDeque::new()),
+                        ConversationUpdate::Closed {} => {
+                            self.source = Source::Store(VecDeque::new())
+                        }
                         _ => {}
                     }
                     return Ok(update);

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use protocol::{ConversationId, EventId};
+use protocol::{ConversationId, ConversationUpdate, EventId};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::HostedConversations;
 use super::slots::Slot;
-use crate::{CloseReason, ConversationUpdate, ConversationsError, Follower};
+use crate::{CloseReason, ConversationsError, Follower};
 
 /// Delay before a log is read again that could not be read.
 const FOLLOW_RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -96,7 +96,7 @@ impl HostedConversations {
             match update {
                 Ok(ConversationUpdate::Waiting(waiting)) => is_at_rest = waiting.is_at_rest,
                 Ok(ConversationUpdate::Event(_)) => is_at_rest = false,
-                Ok(ConversationUpdate::Closed) => return,
+                Ok(ConversationUpdate::Closed {}) => return,
                 Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(

@@ -14,13 +14,14 @@ use protocol::metrics::TokenUsage;
 use protocol::observation::ObservationKind;
 use protocol::record::Limit;
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, UserCommand,
+    Action, AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId, EventSource,
+    UserCommand,
 };
 use tokio::time::{Instant, timeout_at};
 
 use super::stop_on_drop::StopOnDrop;
 use super::{ConversationRequest, HostedConversations};
-use crate::{ConversationUpdate, Conversations, ConversationsError, Follower};
+use crate::{Conversations, ConversationsError, Follower};
 
 /// Number of events per read of the store.
 const PAGE_SIZE: usize = 64;
@@ -255,8 +256,11 @@ impl Turn {
                             return Ok(TurnUpdate::Event(event));
                         }
                     }
-                    ConversationUpdate::Waiting(waiting) => return Ok(self.end(&waiting.state)),
-                    ConversationUpdate::Closed => self.source = Source::Store(VecDeque::new()),
+                    ConversationUpdate::Waiting(_) => {
+                        let state = follower.waiting_state();
+                        return Ok(self.end(&state));
+                    }
+                    ConversationUpdate::Closed {} => self.source = Source::Store(VecDeque::new()),
                     _ => {}
                 },
                 Source::Store(page) => match page.pop_front() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use conversations::{
     Claim, ComposedConversation, ConversationFactory, ConversationLocks as _, ConversationRequest,
-    ConversationUpdate, Conversations, ConversationsError, HostError, HostedConversations,
-    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
+    Conversations, ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask,
+    NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
 };
 use engine::conversation::SandboxDisposition;
 use engine::events::EventStore as _;
@@ -18,7 +18,8 @@ use futures_util::future::join_all;
 use protocol::record::{ConversationStarted, FeedbackGiven};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{
-    AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, Record, UserCommand,
+    AgentState, CommandRequest, ConversationId, ConversationUpdate, Event, EventBody, EventId,
+    Record, UserCommand,
 };
 use tokio::time::timeout;
 
@@ -114,7 +115,7 @@ pub(super) async fn until(
     let mut stream = hosted.stream(id, EventId::FIRST).await.unwrap();
     loop {
         if let ConversationUpdate::Waiting(waiting) = stream.next().await.unwrap()
-            && waiting.state.agent_state == state
+            && waiting.agent_state == state
         {
             return;
         }
@@ -264,7 +265,7 @@ async fn stream_continues_across_stop_and_start() {
         match stream.next().await.unwrap() {
             ConversationUpdate::Event(event) => ids.push(event.id.0),
             ConversationUpdate::Waiting(waiting) if !is_stopped => {
-                assert_eq!(waiting.state.agent_state, AgentState::AwaitingUserInput);
+                assert_eq!(waiting.agent_state, AgentState::AwaitingUserInput);
                 is_stopped = true;
                 hosted.stop(&id).await.unwrap();
                 hosted
@@ -272,9 +273,7 @@ async fn stream_continues_across_stop_and_start() {
                     .await
                     .unwrap();
             }
-            ConversationUpdate::Waiting(waiting)
-                if waiting.state.agent_state == AgentState::Finished =>
-            {
+            ConversationUpdate::Waiting(waiting) if waiting.agent_state == AgentState::Finished => {
                 break;
             }
             _ => {}

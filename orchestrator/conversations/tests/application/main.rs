@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use conversations::{
     CloseReason, ConversationFilter, ConversationParts, ConversationSelector, ConversationStatus,
-    ConversationUpdate, Conversations, ConversationsError, DeleteMode, Follower, HostError,
-    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, RunOutcome,
+    Conversations, ConversationsError, DeleteMode, Follower, HostError, InitialTask,
+    NewConversation, NoWorkspaces, ProcessLocks, run_outcome,
 };
 use engine::agent::TeamMember;
 use engine::replay::Trajectory;
@@ -27,9 +27,10 @@ use engine::testing::MemoryStore;
 use futures_util::future::join_all;
 use protocol::action::MessageAction;
 use protocol::record::ConversationStarted;
+use protocol::update::RunOutcome;
 use protocol::{
-    Action, AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, EventSource,
-    UserCommand,
+    Action, AgentState, CommandRequest, ConversationId, ConversationUpdate, Event, EventBody,
+    EventId, EventSource, UserCommand,
 };
 use secrecy::SecretString;
 
@@ -100,10 +101,7 @@ async fn running_conversation_is_locked_until_closed() {
         Err(ConversationsError::Locked(_))
     ));
     let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
-    assert_eq!(
-        RunOutcome::from_state(&closed.state),
-        RunOutcome::AwaitingUser
-    );
+    assert_eq!(run_outcome(&closed.state), RunOutcome::AwaitingUser);
     assert!(conversations.running().is_empty());
     assert!(matches!(
         conversations.apply(&id, UserCommand::Stop).await,

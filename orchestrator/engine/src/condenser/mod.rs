@@ -67,7 +67,13 @@ pub(crate) async fn condense(
     view: View,
     on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
 ) -> Result<CondenserOutput, LlmError> {
-    match condenser.condense(view.clone(), on_progress).await? {
+    // A summary is for the model: shown to the user, it would look like an answer.
+    let on_retry = |progress| {
+        if let LlmProgress::Retrying { .. } = progress {
+            on_progress(progress);
+        }
+    };
+    match condenser.condense(view.clone(), &on_retry).await? {
         CondenserOutput::View(shown) if shown.is_condensation_requested() => {
             Ok(forget_half(&view, &shown).unwrap_or(CondenserOutput::View(shown)))
         }

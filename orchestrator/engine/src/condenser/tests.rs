@@ -65,8 +65,9 @@ impl Llm for FunctionLlm {
     async fn complete(
         &self,
         request: &LlmRequest,
-        _: &(dyn Fn(LlmProgress) + Send + Sync),
+        on_progress: &(dyn Fn(LlmProgress) + Send + Sync),
     ) -> Result<Completion, LlmError> {
+        on_progress(LlmProgress::Text("streamed".to_owned()));
         let Some(ChatMessage::User(parts)) = request.messages.last() else {
             panic!("{request:?}")
         };
@@ -335,6 +336,18 @@ async fn long_event_keeps_start_and_end_in_the_request() {
     let prompt = llm.prompts().remove(0);
     assert!(prompt.contains("start") && prompt.contains("end\n"));
     assert!(prompt.len() < 10_000, "{}", prompt.len());
+}
+
+#[tokio::test]
+async fn summary_is_not_streamed_to_the_user() {
+    let llm = FunctionLlm::replying("what was done");
+    let condenser = build(json!({"type": "llm", "max_size": 20}), &llm);
+    let view = LogBuilder::with_steps(10).view();
+    let on_progress = |progress| panic!("{progress:?}");
+    super::condense(condenser.as_ref(), view, &on_progress)
+        .await
+        .unwrap();
+    assert_eq!(llm.prompts().len(), 1);
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::ActionRequest;
+use protocol::update::SandboxStart;
 use protocol::{ActionId, Observation, SandboxId};
 
 pub use access::{ByteStream, OpenStream, ServerAccess};
@@ -188,6 +189,28 @@ pub enum StartProgress {
         /// The delay before the next attempt.
         after: Duration,
     },
+}
+
+impl From<StartProgress> for SandboxStart {
+    fn from(progress: StartProgress) -> Self {
+        match progress {
+            StartProgress::Pulling {
+                image,
+                received_bytes,
+                total_bytes,
+            } => Self::Pulling {
+                image,
+                received_bytes,
+                total_bytes,
+            },
+            StartProgress::Starting => Self::Starting {},
+            StartProgress::Connecting => Self::Connecting {},
+            StartProgress::Retrying { reason, after } => Self::Retrying {
+                after_secs: after.as_secs_f64(),
+                reason,
+            },
+        }
+    }
 }
 
 /// A chunk of an action's output.

@@ -1,11 +1,12 @@
 //! Secrets: values that only the commands that name them may see.
 //!
 //! The values are redacted wherever text enters or leaves the engine: [`GuardedProvider`] wraps the
-//! sandboxes, [`GuardedToolServers`] the tool servers, [`GuardedStore`] the event store. Code that
-//! prints uses the [`Redactor`] directly. A sandbox gets a secret only through the environment of a
+//! sandboxes, [`GuardedToolServers`] the tool servers, [`GuardedLlm`] the models, whose answers are
+//! streamed, [`GuardedStore`] the event store. Code that prints uses the [`Redactor`] directly. A sandbox gets a secret only through the environment of a
 //! command: [`GuardedProvider`] injects those that the [`SecretRegistry`] finds in its text.
 
 mod finder;
+mod guarded_llm;
 mod guarded_provider;
 mod guarded_sandbox;
 mod guarded_store;
@@ -19,6 +20,7 @@ mod stream;
 mod tests;
 mod unwrapped;
 
+pub use guarded_llm::GuardedLlm;
 pub use guarded_provider::GuardedProvider;
 pub use guarded_store::GuardedStore;
 pub use guarded_tool_servers::GuardedToolServers;

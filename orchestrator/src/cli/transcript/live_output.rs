@@ -4,7 +4,7 @@ use protocol::{Event, EventId};
 
 use super::excerpt::indent;
 use crate::cli::bounded_output::BoundedOutput;
-use crate::cli::print::{self, take_whole_text};
+use crate::cli::print;
 
 /// Maximum length of an incomplete line that is held back, in bytes.
 const MAX_HELD_BYTES: usize = 4096;
@@ -22,8 +22,6 @@ pub(super) struct LiveOutput {
     bounds: BoundedOutput,
     /// A gap in the output was reported.
     has_gap: bool,
-    /// The first bytes of a character that is split between two chunks.
-    partial: Vec<u8>,
     /// The incomplete line of a set-up's output, so that a progress bar is shown once, in its last
     /// state. `None` for actions of agents.
     held: Option<String>,
@@ -39,20 +37,18 @@ impl LiveOutput {
             is_line_open: false,
             bounds: BoundedOutput::default(),
             has_gap: false,
-            partial: Vec::new(),
             held: holds_lines.then(String::new),
         }
     }
 
     /// Returns the text that a chunk of output adds.
-    pub(super) fn push(&mut self, bytes: &[u8]) -> String {
-        self.partial.extend_from_slice(bytes);
-        let mut text = take_whole_text(&mut self.partial);
-        if let Some(held) = &mut self.held {
-            held.push_str(&text);
-            text = take_complete_lines(held);
-        }
-        self.show(&text)
+    pub(super) fn push(&mut self, text: &str) -> String {
+        let Some(held) = &mut self.held else {
+            return self.show(text);
+        };
+        held.push_str(text);
+        let lines = take_complete_lines(held);
+        self.show(&lines)
     }
 
     /// Returns a note about missing output. Empty after the first gap: a command that floods its
@@ -61,7 +57,6 @@ impl LiveOutput {
         if std::mem::replace(&mut self.has_gap, true) {
             return String::new();
         }
-        self.partial.clear();
         // The amount is reported at the end.
         if self.bounds.has_left_out() {
             return String::new();

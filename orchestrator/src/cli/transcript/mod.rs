@@ -151,11 +151,11 @@ impl Transcript {
     }
 
     /// Formats output of a running action. Empty until the action itself was shown.
-    pub(super) fn format_output(&mut self, action: EventId, bytes: &[u8]) -> String {
+    pub(super) fn format_output(&mut self, action: EventId, text: &str) -> String {
         let Some(live) = self.live.as_mut().filter(|live| live.action == action) else {
             return String::new();
         };
-        let (agent, text) = (live.agent, live.push(bytes));
+        let (agent, text) = (live.agent, live.push(text));
         let end = if text.is_empty() {
             ""
         } else {
@@ -268,8 +268,8 @@ mod tests {
         let mut transcript = Transcript::new();
         let shown = [
             transcript.format_event(&run()),
-            transcript.format_output(EventId(1), b"a\n\xe2\x82"),
-            transcript.format_output(EventId(1), b"\xac\x1b[2J"),
+            transcript.format_output(EventId(1), "a\n"),
+            transcript.format_output(EventId(1), "€\x1b[2J"),
             transcript.format_event(&ran(2)),
         ];
         assert_eq!(
@@ -370,9 +370,9 @@ mod tests {
         step.source = EventSource::Environment;
         let shown = [
             transcript.format_event(&step),
-            transcript.format_output(EventId(1), b"10%\r50%\r"),
-            transcript.format_output(EventId(1), b"100%, done.\r"),
-            transcript.format_output(EventId(1), b"\nlast"),
+            transcript.format_output(EventId(1), "10%\r50%\r"),
+            transcript.format_output(EventId(1), "100%, done.\r"),
+            transcript.format_output(EventId(1), "\nlast"),
             transcript.format_event(&ran(1)),
         ];
         assert_eq!(
@@ -388,10 +388,10 @@ mod tests {
         for _ in 0..2 {
             transcript.format_event(&run());
             let shown = [
-                transcript.format_output(EventId(1), b"one\xe2"),
+                transcript.format_output(EventId(1), "one"),
                 transcript.format_gap(Some(EventId(7))),
                 transcript.format_gap(None),
-                transcript.format_output(EventId(1), b"two\n"),
+                transcript.format_output(EventId(1), "two\n"),
                 transcript.format_gap(Some(EventId(1))),
                 transcript.format_gap(None),
                 transcript.format_event(&ran(0)),
@@ -423,6 +423,6 @@ mod tests {
     #[test]
     fn output_is_not_shown_live_before_its_action() {
         let mut transcript = Transcript::new();
-        assert_eq!(transcript.format_output(EventId(1), b"early"), "");
+        assert_eq!(transcript.format_output(EventId(1), "early"), "");
     }
 }
