@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 /// The state of a conversation's agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub enum AgentState {
     /// The conversation and its sandbox are being set up.
     #[default]

@@ -15,6 +15,7 @@ pub mod agent_state;
 pub mod client_api;
 pub mod command;
 pub mod event;
+pub mod event_query;
 pub mod ids;
 pub mod metrics;
 pub mod observation;
@@ -31,6 +32,7 @@ pub use action::Action;
 pub use agent_state::AgentState;
 pub use command::{CommandRequest, UserCommand};
 pub use event::{Event, EventBody, EventError, EventSource, Timestamp};
+pub use event_query::EventQuery;
 pub use ids::{
     ActionId, BootId, CommandId, ConversationId, EventId, IdError, ProcessId, SandboxId,
     SessionName, UserId,

@@ -4,11 +4,62 @@
 use std::sync::Arc;
 
 use protocol::update::{ModelProgress, SandboxStart, StreamMessage};
-use protocol::{ConversationUpdate, Event, EventBody, Record};
+use protocol::{ConversationUpdate, Event, EventBody, Observation, ObservationKind, Record};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+/// The pictures of a page, and their types. V0's page shows a picture only if it is named a PNG,
+/// and browsers look at its bytes.
+const PICTURES: [&str; 2] = ["screenshot", "set_of_marks"];
+const JPEG: &str = "data:image/jpeg;base64,";
+const PNG: &str = "data:image/png;base64,";
 
 /// Whether clients see an event.
-pub fn is_visible(event: &Event) -> bool {
+fn is_visible(event: &Event) -> bool {
     !matches!(event.body, EventBody::Record(_))
+}
+
+/// Returns an event as V0's JSON. `None` for records, which V0 does not know.
+pub fn event_value(event: &Event) -> Option<Value> {
+    if !is_visible(event) {
+        return None;
+    }
+    let mut json = serde_json::to_value(event).ok()?;
+    if let Value::Object(event) = &mut json {
+        event.entry("message").or_insert(Value::Null);
+    }
+    for picture in PICTURES {
+        if let Some(Value::String(url)) = json
+            .get_mut("extras")
+            .and_then(|extras| extras.get_mut(picture))
+            && let Some(data) = url.strip_prefix(JPEG)
+        {
+            *url = format!("{PNG}{data}");
+        }
+    }
+    Some(json)
+}
+
+/// Whether an event has a picture that clients see with another type.
+fn has_jpeg(event: &Event) -> bool {
+    let EventBody::Observation(Observation {
+        kind: ObservationKind::Browse(page),
+        ..
+    }) = &event.body
+    else {
+        return false;
+    };
+    [&page.screenshot, &page.set_of_marks]
+        .into_iter()
+        .any(|url| url.starts_with(JPEG))
+}
+
+/// Like [`event_value`], as text.
+pub fn event_json(event: &Event) -> Option<Box<RawValue>> {
+    if event.is_canonical() && is_visible(event) && !has_jpeg(event) {
+        return to_raw_value(event).ok();
+    }
+    to_raw_value(&event_value(event)?).ok()
 }
 
 /// Returns the message of a client's stream. `None` if the client does not see the update.

@@ -7,6 +7,26 @@ use protocol::{ConversationId, EventId};
 
 use crate::host::HostError;
 use crate::selector::AmbiguousId;
+use crate::service::{ServiceError, ServiceErrorKind};
+
+/// A request of a client that is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct InvalidRequest {
+    /// The field.
+    pub field: String,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl InvalidRequest {
+    pub(crate) fn new(field: impl Into<String>, problem: impl std::fmt::Display) -> Self {
+        Self {
+            field: field.into(),
+            problem: problem.to_string(),
+        }
+    }
+}
 
 /// Why an operation of [`Conversations`](crate::Conversations) failed.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +53,12 @@ pub enum ConversationsError {
         /// The last event of the log.
         last: EventId,
     },
+    /// A field of the request is invalid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidRequest),
+    /// Only the operator may send this command.
+    #[error("only the operator may do this")]
+    NotOperator,
     /// Another process runs the conversation. Worth a retry when that process has ended.
     #[error("conversation {0} is being run by another process")]
     Locked(ConversationId),
@@ -100,6 +126,8 @@ impl ConversationsError {
             | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)
             | Self::TooLong(_)
+            | Self::Invalid(_)
+            | Self::NotOperator
             | Self::Host(HostError::Refused(_) | HostError::NoModel | HostError::NoModelKey(_)) => {
                 true
             }
@@ -112,6 +140,54 @@ impl ConversationsError {
             | Self::Conversation(_)
             | Self::RemoveSandbox(_)
             | Self::Host(HostError::Failed(_)) => false,
+        }
+    }
+
+    /// Returns the kind of error for users of the service.
+    fn kind(&self) -> ServiceErrorKind {
+        match self {
+            Self::Unknown(_) | Self::NoConversations | Self::UnknownEvent { .. } => {
+                ServiceErrorKind::NotFound
+            }
+            Self::Ambiguous(_)
+            | Self::Invalid(_)
+            | Self::Host(HostError::Refused(_) | HostError::NoModel | HostError::NoModelKey(_)) => {
+                ServiceErrorKind::Invalid
+            }
+            Self::NotOperator => ServiceErrorKind::Denied,
+            Self::Exists(_)
+            | Self::Locked(_)
+            | Self::NotRunning(_)
+            | Self::NoSandbox(_)
+            | Self::NothingToDecide(_)
+            | Self::OtherActionAwaits { .. }
+            | Self::NotInLoop(_)
+            | Self::Conversation(ConversationError::Closed(_)) => ServiceErrorKind::Conflict,
+            Self::TooLong(_) => ServiceErrorKind::TooLarge,
+            Self::TooManyRunning(_)
+            | Self::Abandoned
+            | Self::Conversation(ConversationError::Busy(_)) => ServiceErrorKind::Busy,
+            Self::ShuttingDown
+            | Self::Store(StoreError::LeaseLost { .. } | StoreError::Storage { .. })
+            | Self::Conversation(ConversationError::Log(
+                _,
+                StoreError::LeaseLost { .. } | StoreError::Storage { .. },
+            )) => ServiceErrorKind::Unavailable,
+            Self::Conversation(ConversationError::Unknown(_)) => ServiceErrorKind::NotFound,
+            Self::Store(_)
+            | Self::Conversation(_)
+            | Self::RemoveSandbox(_)
+            | Self::Host(HostError::Failed(_)) => ServiceErrorKind::Failed,
+        }
+    }
+}
+
+impl From<ConversationsError> for ServiceError {
+    fn from(error: ConversationsError) -> Self {
+        Self {
+            kind: error.kind(),
+            message: error.to_string(),
+            source: Some(Box::new(error)),
         }
     }
 }

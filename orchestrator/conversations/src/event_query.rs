@@ -1,38 +1,8 @@
-//! Queries about the events of a conversation.
+//! The events that a query selects.
 
 use engine::clock;
-use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, ObservationKind};
+use protocol::{Action, Event, EventBody, EventId, EventQuery, Observation, ObservationKind};
 use serde_json::value::RawValue;
-
-/// Selects events of a conversation. The default selects all of them, on one page of no event.
-#[derive(Debug, Clone, Default)]
-pub struct EventQuery {
-    /// The first event.
-    pub from: EventId,
-    /// The event after the last one. `None` for the end of the log.
-    pub until: Option<EventId>,
-    /// Whether the last event comes first.
-    pub is_reverse: bool,
-    /// Maximum number of events of the page.
-    pub limit: usize,
-    /// Length of the events of the page, in bytes of JSON. The page ends with the event that
-    /// exceeds it.
-    pub max_bytes: usize,
-    /// Kinds of events to select. Empty selects all.
-    pub kinds: Vec<String>,
-    /// Kinds of events to leave out.
-    pub excluded_kinds: Vec<String>,
-    /// Whether hidden events are left out.
-    pub excludes_hidden: bool,
-    /// Who caused the events. `None` selects all.
-    pub source: Option<EventSource>,
-    /// The earliest time, in seconds since the Unix epoch.
-    pub earliest: Option<f64>,
-    /// The latest time, in seconds since the Unix epoch.
-    pub latest: Option<f64>,
-    /// Text that the event's JSON contains, in any case.
-    pub text: Option<String>,
-}
 
 /// The form in which a client sees an event. `None` if it does not see the event.
 pub type EventView = fn(&Event) -> Option<Box<RawValue>>;
@@ -52,13 +22,14 @@ pub struct SelectedEvents {
 /// A page in progress.
 pub(crate) struct Selection {
     query: EventQuery,
+    max_bytes: usize,
     view: EventView,
     pub(crate) page: SelectedEvents,
     size_bytes: usize,
 }
 
 impl Selection {
-    pub(crate) fn new(query: EventQuery, view: EventView) -> Self {
+    pub(crate) fn new(query: EventQuery, max_bytes: usize, view: EventView) -> Self {
         Self {
             page: SelectedEvents {
                 events: Vec::new(),
@@ -69,6 +40,7 @@ impl Selection {
                 text: query.text.map(|text| text.to_lowercase()),
                 ..query
             },
+            max_bytes,
             view,
             size_bytes: 0,
         }
@@ -77,7 +49,7 @@ impl Selection {
     /// Adds the selected ones of the next events until the page is full.
     pub(crate) fn with(mut self, next: &[Event]) -> Self {
         for event in next {
-            if self.size_bytes > self.query.max_bytes {
+            if self.size_bytes > self.max_bytes {
                 self.page.has_more = true;
                 break;
             }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use protocol::{ConversationId, Event, EventId};
+use protocol::{ConversationId, Event, EventId, EventQuery};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use crate::event_query::Selection;
-use crate::{Conversations, ConversationsError, EventQuery, EventView, HostError, SelectedEvents};
+use crate::{Conversations, ConversationsError, EventView, HostError, SelectedEvents};
 
 /// Maximum number of events per read of the store. Bounds the memory.
 const MAX_READ_SIZE: u64 = 64;
@@ -18,8 +18,8 @@ const MAX_READ_SIZE: u64 = 64;
 const MAX_SEARCH_TIME: Duration = Duration::from_secs(20);
 
 impl Conversations {
-    /// Returns the events that a query selects, in the form of a view. A page without events that
-    /// has more was too long to search.
+    /// Returns the events that a query selects, in the form of a view. The page ends with the event
+    /// that exceeds `max_bytes` of JSON. A page without events that has more was too long to search.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
@@ -27,6 +27,7 @@ impl Conversations {
         &self,
         id: &ConversationId,
         query: EventQuery,
+        max_bytes: usize,
         view: EventView,
     ) -> Result<SelectedEvents, ConversationsError> {
         let mut end = query.until.map_or(u64::MAX, |until| until.0);
@@ -42,7 +43,7 @@ impl Conversations {
             read_size: MAX_READ_SIZE.min(query.limit as u64 + 1),
         };
         let mut is_known = query.is_reverse;
-        let mut selection = Selection::new(query, view);
+        let mut selection = Selection::new(query, max_bytes, view);
         let deadline = Instant::now() + MAX_SEARCH_TIME;
         while !selection.page.has_more {
             let events = scan.next().await?;

@@ -21,6 +21,7 @@
 
 mod checks;
 mod claim;
+mod client_limits;
 mod client_view;
 mod commands;
 mod copy;
@@ -39,6 +40,7 @@ mod ports;
 mod profile;
 mod running;
 mod selector;
+mod service;
 mod single_process;
 mod start;
 mod stored;
@@ -59,18 +61,20 @@ use running::RunningConversations;
 pub use engine::events::{InvalidPosition, ListPosition, Overview};
 
 pub use claim::{Claim, FolderUse};
-pub use client_view::{is_visible, to_client};
+pub use client_limits::{check_message, check_text, check_title};
+pub use client_view::{event_json, event_value, to_client};
 pub use copy::{CopiedLog, CopyMode, EventPages};
-pub use error::ConversationsError;
-pub use event_query::{EventQuery, EventView, SelectedEvents};
+pub use error::{ConversationsError, InvalidRequest};
+pub use event_query::{EventView, SelectedEvents};
 pub use follow::{Follower, run_outcome};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{
     ComposedConversation, ConversationFactory, ConversationRequest, EventStream,
     HostedConversations, HostingOptions, MIN_QUESTION_AGE, Turn, TurnEnd, TurnOutcome, TurnUpdate,
+    UserConversations, check_right,
 };
 pub use library::{DeleteMode, FindProvider};
-pub use list::{ConversationEntry, ConversationFilter, ConversationStatus};
+pub use list::{ConversationEntry, ConversationFilter};
 pub use log_pages::LogPages;
 pub use parts::ConversationParts;
 pub use ports::PortError;
@@ -80,6 +84,7 @@ pub use profile::{
 };
 pub use running::{CloseReason, ClosedConversation};
 pub use selector::{AmbiguousId, ConversationSelector, find_by_id_part};
+pub use service::{ConversationService, ServiceError, ServiceErrorKind, Updates};
 pub use single_process::{NoWorkspaces, ProcessLocks};
 pub use start::{InitialTask, NewConversation};
 pub use stored::StoredConversation;

@@ -11,6 +11,7 @@ use engine::sandbox::SandboxProvider;
 use protocol::record::ConversationStarted;
 use protocol::{ConversationId, Event, EventBody, EventId, Record, UserId};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use crate::{
     ConversationEntry, ConversationFilter, ConversationSelector, Conversations, ConversationsError,
@@ -302,7 +303,14 @@ impl Conversations {
         let log = self.events(from).await?;
         let end = log.last().map_or(EventId::FIRST, |event| event.id);
         let last = last.unwrap_or(end);
-        let Some(mut events) = conversation::fork(&log, from, last, &clock::now()) else {
+        let forked = from.clone();
+        // The content of a log decides what this costs.
+        let forking =
+            spawn_blocking(move || conversation::fork(&log, &forked, last, &clock::now()));
+        let forked = forking
+            .await
+            .map_err(|panic| HostError::Failed(panic.into()))?;
+        let Some(mut events) = forked else {
             return Err(ConversationsError::UnknownEvent {
                 conversation: from.clone(),
                 event: last,

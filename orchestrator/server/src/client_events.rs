@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use conversations::event_json;
 use protocol::Event;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::value::RawValue;
 
 use crate::error::ApiError;
-use crate::view;
 use crate::work::run_blocking;
 
 /// Number of events that the cache is prepared for.
@@ -72,7 +72,7 @@ impl ClientEvents {
 
 /// Fails only when the server shuts down.
 async fn write(event: Arc<Event>) -> Result<Option<Arc<RawValue>>, ApiError> {
-    run_blocking(move || view::event_json(&event).map(Arc::from)).await
+    run_blocking(move || event_json(&event).map(Arc::from)).await
 }
 
 #[cfg(test)]

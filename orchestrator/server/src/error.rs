@@ -7,7 +7,9 @@ use std::time::Duration;
 use accounts::AccountError;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
-use conversations::{ConversationsError, HostError, PortError, ProfileError, WorkspaceError};
+use conversations::{
+    ConversationsError, HostError, InvalidRequest, PortError, ProfileError, WorkspaceError,
+};
 use engine::conversation::ConversationError;
 use engine::events::StoreError;
 use engine::sandbox::SandboxError;
@@ -100,7 +102,7 @@ pub(crate) enum ApiError {
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     #[error(transparent)]
-    Conversations(#[from] ConversationsError),
+    Conversations(ConversationsError),
     #[error(transparent)]
     Profile(#[from] ProfileError),
     #[error(transparent)]
@@ -118,6 +120,22 @@ pub(crate) enum ApiError {
     },
     #[error("{reason}")]
     UnfinishedTurn { code: &'static str, reason: String },
+}
+
+impl From<ConversationsError> for ApiError {
+    fn from(error: ConversationsError) -> Self {
+        match error {
+            ConversationsError::Invalid(invalid) => invalid.into(),
+            ConversationsError::NotOperator => Self::NotOperator,
+            error => Self::Conversations(error),
+        }
+    }
+}
+
+impl From<InvalidRequest> for ApiError {
+    fn from(InvalidRequest { field, problem }: InvalidRequest) -> Self {
+        Self::Invalid { field, problem }
+    }
 }
 
 /// Why the store cannot be used.
@@ -247,6 +265,8 @@ impl ApiError {
                 | ConversationsError::Conversation(ConversationError::Unknown(_)) => {
                     (StatusCode::NOT_FOUND, "CONVERSATION$NOT_FOUND")
                 }
+                ConversationsError::Invalid(_) => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
+                ConversationsError::NotOperator => (StatusCode::FORBIDDEN, "AUTH$NOT_OPERATOR"),
                 ConversationsError::Ambiguous(_)
                 | ConversationsError::Host(HostError::Refused(_)) => {
                     (StatusCode::BAD_REQUEST, "CONVERSATION$REJECTED")

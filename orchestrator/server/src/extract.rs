@@ -63,13 +63,6 @@ impl<T: DeserializeOwned + Send + 'static> FromRequest<Arc<ServerState>> for For
     }
 }
 
-/// Parses names that are separated by commas.
-pub(crate) fn parse_names(text: Option<&str>) -> Vec<String> {
-    let names = text.unwrap_or_default().split(',').map(str::trim);
-    let names = names.filter(|name| !name.is_empty());
-    names.map(str::to_owned).collect()
-}
-
 /// Reads the whole body of a request, once there is memory for it. Its maximum is the one of the
 /// route, and [`FREE_BYTES`] if the request has no caller.
 pub(crate) async fn read_body(request: Request) -> Result<(Parts, Bytes), ApiError> {

@@ -43,7 +43,6 @@ mod base_path;
 mod cached;
 mod client_address;
 mod client_events;
-mod commands;
 mod connections;
 mod cookies;
 mod error;

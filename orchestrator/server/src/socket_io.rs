@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use conversations::{ConversationsError, MIN_QUESTION_AGE};
+use conversations::{ConversationsError, MIN_QUESTION_AGE, event_value};
 use engine::clock;
 use engine::conversation::State as ConversationState;
 use http::{Method, StatusCode};
@@ -40,13 +40,13 @@ use crate::error::ApiError;
 use crate::extract::read_body;
 use crate::input_memory::{FREE_BYTES, InputPermit};
 use crate::json_values::{MAX_VALUES, check_count};
+use crate::routes;
 use crate::socket_frames::BoundedFrames;
 use crate::state::ServerState;
 use crate::stream::{ClientUpdates, first_after};
 use crate::unread::Unread;
 use crate::work::{parse_body, run_blocking};
 use crate::{auth, view};
-use crate::{commands, routes};
 
 /// Number of packets that wait for a slow client.
 const MAX_QUEUED_PACKETS: usize = 256;
@@ -55,7 +55,7 @@ const MAX_QUEUED_PACKETS: usize = 256;
 const MAX_UNREAD_BYTES: usize = 256 << 10;
 
 /// Maximum size of a client's message: a text with pictures, of which
-/// [`check_message`](crate::commands::check_message) accepts 9 MiB. socketioxide parses it, without
+/// [`check_message`](conversations::check_message) accepts 9 MiB. socketioxide parses it, without
 /// building its values, on a thread that serves other clients too: in some milliseconds.
 const MAX_MESSAGE_BYTES: usize = 10 << 20;
 
@@ -417,26 +417,28 @@ async fn apply_action(
     let mut command = parse_body(state, json, parse_event).await?;
     let (UserCommand::Confirm { action, .. } | UserCommand::Reject { action, .. }) = &mut command
     else {
-        return commands::apply(state, id, command).await.map(drop);
+        state.conversations.apply(id, command).await?;
+        return Ok(());
     };
     if action.is_some() {
-        return commands::apply(state, id, command).await.map(drop);
+        state.conversations.apply(id, command).await?;
+        return Ok(());
     }
     // Waits until the conversation runs: the action of an earlier socket awaits its decision then.
     if state.conversations.state(id).is_none() {
         let opening = UserCommand::AwaitMessage;
-        commands::apply(state, id, opening).await?;
+        state.conversations.apply(id, opening).await?;
     }
     let running = state.conversations.state(id);
     let Some(decided) = question.decided(running.as_deref()) else {
         return Ok(());
     };
     *action = Some(decided);
-    match commands::apply(state, id, command).await {
-        Err(ApiError::Conversations(
+    match state.conversations.apply(id, command).await {
+        Err(
             ConversationsError::NothingToDecide(_) | ConversationsError::OtherActionAwaits { .. },
-        )) => Ok(()),
-        result => result.map(drop),
+        ) => Ok(()),
+        result => Ok(result.map(drop)?),
     }
 }
 
@@ -498,7 +500,8 @@ async fn open(state: &ServerState, caller: &Caller, client: Option<Client>, id: 
     let opened = async {
         state.audit.catch_up().await?;
         let opening = UserCommand::AwaitMessage;
-        commands::apply(state, id, opening).await.map(drop)
+        state.conversations.apply(id, opening).await?;
+        Ok::<_, ApiError>(())
     };
     let result = opened.await;
     if let Err(error) = &result {
@@ -651,7 +654,7 @@ async fn to_message(
 
 /// Returns the action that the user is asked about.
 fn to_question(action: &Event) -> Option<Arc<RawValue>> {
-    let mut json = view::event(action)?;
+    let mut json = event_value(action)?;
     // V0 has this field in commands and cells only, and its page decides with it whether it asks
     // the user.
     json["args"]["confirmation_state"] = json!(ConfirmationState::AwaitingConfirmation);

@@ -1,73 +1,21 @@
 //! Events and conversations in the form in which clients see them.
 
-use conversations::{ConversationEntry, ConversationStatus};
+use conversations::{ConversationEntry, event_value};
 use engine::conversation::{SandboxConnection, State};
 use engine::events::Overview;
 use git_providers::repository_name;
+use protocol::client_api::v2::ConversationStatus;
 use protocol::client_api::{ConversationInfo, ConversationRuntimeStatus, ConversationState};
 use protocol::record::ConversationTrigger;
-use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventSource, Observation, ObservationKind,
-};
-use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use protocol::{Action, AgentState, ConversationId, Event, EventBody, EventSource};
 
 use crate::state::ServerState;
-
-/// The pictures of a page, and their types. V0's page shows a picture only if it is named a PNG,
-/// and browsers look at its bytes.
-const PICTURES: [&str; 2] = ["screenshot", "set_of_marks"];
-const JPEG: &str = "data:image/jpeg;base64,";
-const PNG: &str = "data:image/png;base64,";
 
 /// Maximum number of characters of an action in a text.
 const MAX_ACTION_EXCERPT: usize = 200;
 
 /// Number of characters of the id in the title of a conversation without one.
 const DEFAULT_TITLE_ID_CHARS: usize = 5;
-
-/// Returns an event as V0's JSON. `None` for records, which V0 does not know.
-pub(crate) fn event(event: &Event) -> Option<Value> {
-    if matches!(event.body, EventBody::Record(_)) {
-        return None;
-    }
-    let mut json = serde_json::to_value(event).ok()?;
-    if let Value::Object(event) = &mut json {
-        event.entry("message").or_insert(Value::Null);
-    }
-    for picture in PICTURES {
-        if let Some(Value::String(url)) = json
-            .get_mut("extras")
-            .and_then(|extras| extras.get_mut(picture))
-            && let Some(data) = url.strip_prefix(JPEG)
-        {
-            *url = format!("{PNG}{data}");
-        }
-    }
-    Some(json)
-}
-
-/// Whether an event has a picture that clients see with another type.
-fn has_jpeg(event: &Event) -> bool {
-    let EventBody::Observation(Observation {
-        kind: ObservationKind::Browse(page),
-        ..
-    }) = &event.body
-    else {
-        return false;
-    };
-    [&page.screenshot, &page.set_of_marks]
-        .into_iter()
-        .any(|url| url.starts_with(JPEG))
-}
-
-/// Like [`event`], as text.
-pub(crate) fn event_json(event: &Event) -> Option<Box<RawValue>> {
-    if event.is_canonical() && !matches!(event.body, EventBody::Record(_)) && !has_jpeg(event) {
-        return to_raw_value(event).ok();
-    }
-    to_raw_value(&self::event(event)?).ok()
-}
 
 /// Returns what the agent says to the user with an event. Messages of other agents are not for the
 /// user.
@@ -85,7 +33,7 @@ pub(crate) fn agent_text(event: &Event) -> Option<&str> {
 
 /// Returns the kind of an action, and the start of what it is about.
 pub(crate) fn describe_action(action: &Event) -> String {
-    let json = event(action).unwrap_or_default();
+    let json = event_value(action).unwrap_or_default();
     let kind = json["action"].as_str().unwrap_or_default();
     let subject = ["command", "code", "path", "url", "name"]
         .iter()

@@ -4,8 +4,6 @@ use serde::de::{Error as _, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use crate::ids::EventId;
-
 /// Selects events of a conversation.
 #[derive(Debug, Clone, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
@@ -77,15 +75,4 @@ pub struct EventPage {
     pub events: Vec<Box<RawValue>>,
     /// Whether further events are selected.
     pub has_more: bool,
-}
-
-/// Some events of a conversation, in Glovebox's own API.
-#[derive(Debug, Serialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct SelectedEventPage {
-    /// The events.
-    #[cfg_attr(feature = "openapi", schema(value_type = Vec<Object>))]
-    pub events: Vec<Box<RawValue>>,
-    /// Where the next page starts. `None` if this is the last one.
-    pub next_id: Option<EventId>,
 }

@@ -1,6 +1,7 @@
 //! Shapes of the REST API and the sockets, which V0's clients use too.
 
 pub mod git;
+pub mod v2;
 
 mod command;
 mod conversation;
@@ -17,7 +18,7 @@ pub use conversation::{
     WebHosts,
 };
 pub use error::{ErrorBody, ErrorDetail, RequestProblem};
-pub use event_page::{EventPage, EventPageQuery, SelectedEventPage};
+pub use event_page::{EventPage, EventPageQuery};
 pub use settings::{
     EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretInfo, SecretList,
     SecretUpdate, UserSettings, UserSettingsInfo,

@@ -63,7 +63,14 @@ const ROUTES: [(&str, &str, &[&str]); 23] = [
 ];
 
 /// The same for Glovebox's own API.
-const V2_ROUTES: [(&str, &str, &[&str]); 4] = [
+const V2_ROUTES: [(&str, &str, &[&str]); 7] = [
+    ("GET", "", &[""]),
+    ("DELETE", "", &[""]),
+    (
+        "POST",
+        "/fork",
+        &["{}", r#"{"last_event": 100000}"#, r#"{"last": 1}"#, "["],
+    ),
     (
         "POST",
         "/commands",

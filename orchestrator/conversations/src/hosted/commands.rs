@@ -14,6 +14,7 @@ use protocol::{
 use super::{Awaited, HostedConversations, MIN_QUESTION_AGE};
 use crate::ConversationsError;
 use crate::checks::{applied_before, find_decided};
+use crate::client_limits::check_command;
 
 /// Number of events from an action to the question about it, at most.
 const MAX_EVENTS_TO_QUESTION: usize = 64;
@@ -31,7 +32,8 @@ impl HostedConversations {
     /// asked less than [`MIN_QUESTION_AGE`] ago.
     ///
     /// # Errors
-    /// [`ConversationsError::Unknown`], [`ConversationsError::Locked`],
+    /// [`ConversationsError::Invalid`], [`ConversationsError::Unknown`],
+    /// [`ConversationsError::Locked`],
     /// [`ConversationsError::TooManyRunning`], [`ConversationsError::TooLong`],
     /// [`ConversationsError::Host`], an error of the store, or one of
     /// [`Conversations::apply`](crate::Conversations::apply).
@@ -40,7 +42,8 @@ impl HostedConversations {
         id: &ConversationId,
         request: impl Into<CommandRequest>,
     ) -> Result<Option<EventId>, ConversationsError> {
-        let request = request.into();
+        let mut request = request.into();
+        check_command(&mut request)?;
         // What has a long text is dropped with its client.
         if let UserCommand::SendMessage(_) | UserCommand::Reject { .. } = &request.command {
             return self

@@ -6,11 +6,12 @@ use async_trait::async_trait;
 use engine::conversation::SandboxDisposition;
 use engine::replay::Trajectory;
 use engine::sandbox::SandboxProvider;
-use protocol::UserId;
 use protocol::action::MessageAction;
 use protocol::client_api::git::GitProvider;
+use protocol::client_api::v2::CreateConversation;
 use protocol::record::ConversationTrigger;
 use protocol::risk::ConfirmationPolicy;
+use protocol::{ConversationId, UserId};
 
 use crate::claim::Claim;
 use crate::host::HostError;
@@ -62,6 +63,8 @@ pub trait ConversationFactory: Send + Sync {
 /// A user's request for a new conversation.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationRequest {
+    /// The id that the client has chosen, a UUID. `None` to generate one.
+    pub id: Option<ConversationId>,
     /// The user who owns it, and with whose settings it is composed. `None` for the operator.
     pub owner: Option<UserId>,
     /// The agent. `None` for that of the owner's settings.
@@ -83,6 +86,35 @@ pub struct ConversationRequest {
     pub title: Option<String>,
     /// What creates it.
     pub trigger: ConversationTrigger,
+}
+
+impl ConversationRequest {
+    /// Creates the request of a client's user. `None` for the operator.
+    pub fn new(owner: Option<UserId>, request: CreateConversation) -> Self {
+        let CreateConversation {
+            id,
+            agent,
+            message,
+            instructions,
+            repository,
+            git_provider,
+            branch,
+            title,
+        } = request;
+        Self {
+            id,
+            owner,
+            agent,
+            message,
+            instructions,
+            repository,
+            git_provider,
+            branch,
+            trajectory: None,
+            title: title.filter(|title| !title.trim().is_empty()),
+            trigger: ConversationTrigger::Api,
+        }
+    }
 }
 
 /// A stored conversation that is ready to be resumed.

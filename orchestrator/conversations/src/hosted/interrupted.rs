@@ -7,11 +7,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
+use protocol::client_api::v2::ConversationStatus;
 use protocol::{ConversationId, UserCommand};
 use tokio::time::{Instant, sleep};
 
 use super::{CONCURRENT_CHANGES, HostedConversations};
-use crate::{ConversationFilter, ConversationStatus, ConversationsError};
+use crate::{ConversationFilter, ConversationsError};
 
 /// Delay before the next attempt while the maximum number of conversations runs, or the store is
 /// not available.

@@ -9,6 +9,7 @@ mod interrupted;
 mod slots;
 mod stop_on_drop;
 mod turn;
+mod user;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::checks::applied_before;
+use crate::client_limits::check_new;
 use crate::{CloseReason, Conversations, ConversationsError, DeleteMode, HostError};
 
 use slots::{Occupied, Owner, Slot, Slots};
@@ -30,6 +32,7 @@ use slots::{Occupied, Owner, Slot, Slots};
 pub use event_stream::EventStream;
 pub use factory::{ComposedConversation, ConversationFactory, ConversationRequest};
 pub use turn::{Turn, TurnEnd, TurnOutcome, TurnUpdate};
+pub use user::{UserConversations, check_right};
 
 /// Time that a user needs to read a question. A decision that names no action and comes earlier is
 /// about what was asked before: a second click, another window, a repeated request.
@@ -105,20 +108,40 @@ impl HostedConversations {
     }
 
     /// Starts a new conversation, and stores its first message. Its sandbox is created in the
-    /// background.
+    /// background. Returns the conversation that the user has created under the same id before.
     ///
     /// # Errors
+    /// [`ConversationsError::Invalid`], [`ConversationsError::Exists`],
     /// [`ConversationsError::TooManyRunning`], [`ConversationsError::Host`], or an error of the
     /// store.
     pub async fn create(
         self: &Arc<Self>,
-        request: ConversationRequest,
+        mut request: ConversationRequest,
     ) -> Result<ConversationId, ConversationsError> {
-        self.change_awaited(&Conversations::new_id(), |this, id, awaited| async move {
+        check_new(&mut request)?;
+        let id = request.id.clone().unwrap_or_else(Conversations::new_id);
+        self.change_awaited(&id, |this, id, awaited| async move {
+            if request.id.is_some() && this.is_created(&id, &request.owner).await? {
+                return Ok(id);
+            }
             this.create_as(&id, request, &awaited).await?;
             Ok(id)
         })
         .await
+    }
+
+    /// Whether a user has created the conversation `id`, which is being changed, before.
+    async fn is_created(
+        &self,
+        id: &ConversationId,
+        user: &Owner,
+    ) -> Result<bool, ConversationsError> {
+        match self.conversations.owner(id).await {
+            Ok(owner) if owner == *user => Ok(true),
+            Ok(_) => Err(ConversationsError::Exists(id.clone())),
+            Err(ConversationsError::Unknown(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Starts the new conversation `id`, which is being changed.

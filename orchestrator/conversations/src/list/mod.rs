@@ -10,6 +10,7 @@ use engine::events::{
     ConversationQuery, ConversationSummary, EventStore, ListPosition, ListedConversation, Overview,
     OverviewChange, StoreError,
 };
+use protocol::client_api::v2::ConversationStatus;
 use protocol::record::ConversationTrigger;
 use protocol::{AgentState, ConversationId, EventId, UserId};
 
@@ -43,60 +44,6 @@ pub struct ConversationFilter {
     pub before: Option<ListPosition>,
     /// Maximum number of conversations, the latest first.
     pub limit: Option<usize>,
-}
-
-/// The state of a conversation as a list shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConversationStatus {
-    /// State of its agent.
-    Agent(AgentState),
-    /// The process that ran it ended while the agent worked.
-    Interrupted,
-    /// Its entry in the store cannot be read, or the events that its overview lacks.
-    Damaged,
-}
-
-impl ConversationStatus {
-    /// All statuses but [`AgentState::Unknown`].
-    pub const ALL: [Self; 15] = [
-        Self::Agent(AgentState::Loading),
-        Self::Agent(AgentState::Init),
-        Self::Agent(AgentState::Running),
-        Self::Agent(AgentState::RateLimited),
-        Self::Agent(AgentState::AwaitingUserInput),
-        Self::Agent(AgentState::AwaitingUserConfirmation),
-        Self::Agent(AgentState::UserConfirmed),
-        Self::Agent(AgentState::UserRejected),
-        Self::Agent(AgentState::Paused),
-        Self::Agent(AgentState::Stopped),
-        Self::Agent(AgentState::Finished),
-        Self::Agent(AgentState::Rejected),
-        Self::Agent(AgentState::Error),
-        Self::Interrupted,
-        Self::Damaged,
-    ];
-
-    /// Returns the name of the status.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Agent(state) => state.as_str(),
-            Self::Interrupted => "interrupted",
-            Self::Damaged => "damaged",
-        }
-    }
-
-    /// Returns the state of the agent. `None` for a status that is none.
-    fn agent_state(self) -> Option<AgentState> {
-        match self {
-            Self::Agent(state) => Some(state),
-            Self::Interrupted | Self::Damaged => None,
-        }
-    }
-
-    /// Returns the status of this name. `None` if no status has it.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.as_str() == name)
-    }
 }
 
 /// One conversation of the list.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    ConversationEntry, ConversationFilter, ConversationLocks as _, ConversationStatus,
-    Conversations, NoWorkspaces, ProcessLocks,
+    ConversationEntry, ConversationFilter, ConversationLocks as _, Conversations, NoWorkspaces,
+    ProcessLocks,
 };
 use engine::events::{
     ConversationList, ConversationPage, ConversationQuery, EventStore, ListedConversation,
@@ -14,6 +14,7 @@ use engine::events::{
 };
 use engine::testing::MemoryStore;
 use protocol::action::MessageAction;
+use protocol::client_api::v2::ConversationStatus;
 use protocol::observation::AgentStateChangedObservation;
 use protocol::record::ConversationTrigger;
 use protocol::{

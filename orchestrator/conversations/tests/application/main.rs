@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conversations::{
-    CloseReason, ConversationFilter, ConversationParts, ConversationSelector, ConversationStatus,
-    Conversations, ConversationsError, DeleteMode, Follower, HostError, InitialTask,
-    NewConversation, NoWorkspaces, ProcessLocks, run_outcome,
+    CloseReason, ConversationFilter, ConversationParts, ConversationSelector, Conversations,
+    ConversationsError, DeleteMode, Follower, HostError, InitialTask, NewConversation,
+    NoWorkspaces, ProcessLocks, run_outcome,
 };
 use engine::agent::TeamMember;
 use engine::replay::Trajectory;
@@ -26,6 +26,7 @@ use engine::secrets::Redactor;
 use engine::testing::MemoryStore;
 use futures_util::future::join_all;
 use protocol::action::MessageAction;
+use protocol::client_api::v2::ConversationStatus;
 use protocol::record::ConversationStarted;
 use protocol::update::RunOutcome;
 use protocol::{

@@ -1,13 +1,12 @@
 //! Events for the context of a model: pages of a bounded size.
 
-use conversations::{Conversations, EventQuery, SelectedEvents};
-use protocol::{ConversationId, Event, EventId};
+use conversations::{Conversations, SelectedEvents, event_value};
+use protocol::{ConversationId, Event, EventId, EventQuery};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
 use crate::stream::first_after;
-use crate::view;
 
 /// Maximum length of a text in an event, in characters. Pictures are texts too.
 const MAX_TEXT: usize = 8 << 10;
@@ -25,14 +24,15 @@ pub(super) async fn read_page(
     let query = EventQuery {
         from: first_after(after),
         limit,
-        max_bytes: MAX_PAGE_BYTES,
         ..EventQuery::default()
     };
     let SelectedEvents {
         events,
         has_more,
         next,
-    } = conversations.query(id, query, to_short_json).await?;
+    } = conversations
+        .query(id, query, MAX_PAGE_BYTES, to_short_json)
+        .await?;
     Ok(json!({"events": events, "last_event_id": last_id(next), "has_more": has_more}))
 }
 
@@ -43,7 +43,7 @@ pub(super) fn last_id(next: EventId) -> i64 {
 
 /// Returns an event with its long texts cut off. `None` for records.
 fn to_short_json(event: &Event) -> Option<Box<RawValue>> {
-    let mut json = view::event(event)?;
+    let mut json = event_value(event)?;
     shorten(&mut json);
     to_raw_value(&json).ok()
 }

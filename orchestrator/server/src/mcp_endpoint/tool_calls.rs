@@ -18,7 +18,6 @@ use super::arguments::{
 use super::events;
 use super::tools::McpTool;
 use crate::auth::require_write;
-use crate::commands;
 use crate::error::ApiError;
 use crate::routes::conversations::{ListQuery, page};
 use crate::state::ServerState;
@@ -120,7 +119,7 @@ async fn send_message(
     let message = to_message(message)?;
     let next = EventId(state.conversations.conversations().event_count(&id).await?);
     let command = UserCommand::SendMessage(message);
-    commands::apply(state, &id, command).await?;
+    state.conversations.apply(&id, command).await?;
     Ok(json!({arguments::CONVERSATION: id, "last_event_id": events::last_id(next)}).into())
 }
 
@@ -280,6 +279,6 @@ async fn decide(
             reason: String::new(),
         },
     };
-    commands::apply(state, &id, command).await?;
+    state.conversations.apply(&id, command).await?;
     Ok(json!({arguments::CONVERSATION: id}).into())
 }

@@ -3,12 +3,12 @@
 #[cfg(test)]
 mod tests;
 
+use conversations::check_message;
 use protocol::action::MessageAction;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::commands::check_message;
 use crate::error::ApiError;
 
 /// Name of the model that is the agent of the user's settings. `glovebox/AGENT` is another agent.

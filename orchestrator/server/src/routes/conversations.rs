@@ -6,7 +6,8 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use conversations::{
-    ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError, task_prompt,
+    ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError, check_message,
+    check_text, check_title, task_prompt,
 };
 use engine::replay::Trajectory;
 use http::header;
@@ -24,7 +25,6 @@ use utoipa::IntoParams;
 
 use super::files::workspace;
 use crate::audit::RequestConversation;
-use crate::commands::{self, MAX_TITLE_BYTES, check_message, check_text};
 use crate::error::ApiError;
 use crate::extract::{
     ConversationPath, JsonBody, QueryParameters, RequestCaller, parse_json, read_body,
@@ -173,6 +173,7 @@ fn to_request(
             .unwrap_or_default(),
     )?;
     let mut new = ConversationRequest {
+        id: None,
         owner,
         agent: None,
         message,
@@ -197,7 +198,12 @@ fn to_request(
     }
     if let Some(microagent) = create_microagent {
         new.trigger = ConversationTrigger::MicroagentManagement;
-        new.title = checked_title("create_microagent.title", microagent.title)?;
+        let title = microagent.title.filter(|title| !title.trim().is_empty());
+        check_title(
+            "create_microagent.title",
+            title.as_deref().unwrap_or_default(),
+        )?;
+        new.title = title;
         set_repository(&mut new, Some(microagent.repo), microagent.git_provider);
     }
     Ok(new)
@@ -212,17 +218,6 @@ fn set_repository(
     if request.repository.is_none() && repository.is_some() {
         request.repository = repository;
         request.git_provider = provider.or(request.git_provider);
-    }
-}
-
-/// Checks a title that may be missing.
-fn checked_title(field: &'static str, title: Option<String>) -> Result<Option<String>, ApiError> {
-    match title {
-        Some(title) if title.len() > MAX_TITLE_BYTES => Err(ApiError::invalid(
-            field,
-            format_args!("must have at most {MAX_TITLE_BYTES} bytes"),
-        )),
-        title => Ok(title.filter(|title| !title.trim().is_empty())),
     }
 }
 
@@ -410,7 +405,7 @@ pub(super) async fn rename(
     JsonBody(TitleChange { title }): JsonBody<TitleChange>,
 ) -> Result<Json<bool>, ApiError> {
     let command = UserCommand::SetTitle { title };
-    commands::apply(&state, &id, command).await?;
+    state.conversations.apply(&id, command).await?;
     Ok(Json(true))
 }
 
@@ -448,7 +443,7 @@ pub(super) async fn start(
     JsonBody(_): JsonBody<StartConversation>,
 ) -> Result<Json<ConversationReply>, ApiError> {
     let command = UserCommand::AwaitMessage;
-    commands::apply(&state, &id, command).await?;
+    state.conversations.apply(&id, command).await?;
     let status = view::conversation_state(&state, &id);
     Ok(Json(ConversationReply::new(id, status)))
 }
@@ -517,7 +512,7 @@ pub(super) async fn submit_feedback(
     JsonBody(feedback): JsonBody<FeedbackGiven>,
 ) -> Result<Json<FeedbackReply>, ApiError> {
     let command = UserCommand::GiveFeedback(feedback.clone());
-    commands::apply(&state, &id, command).await?;
+    state.conversations.apply(&id, command).await?;
     Ok(Json(FeedbackReply::new(feedback)))
 }
 

@@ -5,21 +5,19 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use conversations::{EventQuery, SelectedEvents};
+use conversations::{SelectedEvents, event_json};
 use engine::clock;
 use protocol::client_api::{self, AgentMessage, EventPage, Success};
+use protocol::event_query::parse_names;
 use protocol::{
-    Action, AgentState, ConversationId, Event, EventBody, EventId, EventSource, UserCommand,
+    Action, AgentState, ConversationId, Event, EventBody, EventId, EventQuery, EventSource,
+    UserCommand,
 };
 use serde_json::{Value, json};
 
-use crate::commands;
 use crate::error::ApiError;
-use crate::extract::{
-    ConversationPath, JsonBody, QueryParameters, parse_json, parse_names, read_body,
-};
+use crate::extract::{ConversationPath, JsonBody, QueryParameters, parse_json, read_body};
 use crate::state::ServerState;
-use crate::view;
 use crate::work::{WorkPermit, parse_body};
 
 /// Maximum number of events of a page.
@@ -43,7 +41,9 @@ pub(super) async fn page(
     let is_empty = query.limit == 0;
     let SelectedEvents {
         events, has_more, ..
-    } = conversations.query(&id, query, view::event_json).await?;
+    } = conversations
+        .query(&id, query, MAX_PAGE_BYTES, event_json)
+        .await?;
     if has_more && events.is_empty() && !is_empty {
         // The client would not know where to continue.
         return Err(ApiError::SearchTimeout);
@@ -84,9 +84,8 @@ fn to_query(parameters: &client_api::EventPageQuery) -> Result<EventQuery, ApiEr
         until: parameters.end_id.map(|last| to_id(last.saturating_add(1))),
         is_reverse: parameters.reverse,
         limit: parameters.limit,
-        max_bytes: MAX_PAGE_BYTES,
-        kinds: parse_names(parameters.include_types.as_deref()),
-        excluded_kinds: parse_names(parameters.exclude_types.as_deref()),
+        kinds: parse_names(parameters.include_types.as_deref().unwrap_or_default()),
+        excluded_kinds: parse_names(parameters.exclude_types.as_deref().unwrap_or_default()),
         excludes_hidden: parameters.exclude_hidden,
         source: given(&parameters.source).map(source).transpose()?,
         earliest: date("start_date", given(&parameters.start_date))?,
@@ -108,7 +107,7 @@ pub(super) async fn append(
 ) -> Result<Json<Success>, ApiError> {
     let (_, body) = read_body(request).await?;
     let command = parse_body(&state, body, |body| parse_command(parse_json(body)?)).await?;
-    commands::apply(&state, &id, command).await?;
+    state.conversations.apply(&id, command).await?;
     Ok(Json(Success::REPLY))
 }
 
@@ -122,7 +121,10 @@ pub(super) async fn message(
     ConversationPath(id): ConversationPath,
     JsonBody(AgentMessage { message }): JsonBody<AgentMessage>,
 ) -> Result<Json<Success>, ApiError> {
-    commands::apply(&state, &id, UserCommand::message(message)).await?;
+    state
+        .conversations
+        .apply(&id, UserCommand::message(message))
+        .await?;
     Ok(Json(Success::REPLY))
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use conversations::ConversationsError;
+use conversations::{ConversationsError, event_value};
 use engine::memory::KnowledgeEntry;
 use protocol::client_api::{
     MicroagentInfo, MicroagentInput, MicroagentKind, MicroagentList, RememberPrompt,
@@ -18,7 +18,6 @@ use super::files::workspace;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters};
 use crate::state::ServerState;
-use crate::view;
 use crate::work::{WorkPermit, run_blocking};
 
 /// Number of events before the selected one that the prompt includes, and maximum length of each in
@@ -124,7 +123,7 @@ pub(super) async fn remember_prompt(
 
 /// Returns the text of an event. `None` if it has none.
 fn excerpt(event: &Event) -> Option<String> {
-    let json = view::event(event)?;
+    let json = event_value(event)?;
     let texts = [
         &json["args"]["content"],
         &json["args"]["command"],

@@ -102,6 +102,15 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
             get(conversations::list_of_microagents),
         )
         .route("/v1/sandboxes", get(sandboxes::find))
+        .route(
+            "/v2/conversations",
+            get(v2::conversations::list).post(v2::conversations::create),
+        )
+        .route(
+            "/v2/conversations/{id}",
+            get(v2::conversations::find).delete(v2::conversations::delete),
+        )
+        .route("/v2/conversations/{id}/fork", post(v2::conversations::fork))
         .route("/v2/conversations/{id}/commands", post(v2::commands::apply))
         .route("/v2/conversations/{id}/events", get(v2::events::page))
         .route("/v2/conversations/{id}/stream", get(stream::stream))

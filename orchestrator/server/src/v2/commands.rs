@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use accounts::Caller;
 use axum::Json;
 use axum::extract::State;
+use conversations::check_right;
 use http::StatusCode;
 use protocol::client_api::CommandReply;
-use protocol::{CommandRequest, ConversationId, UserCommand};
+use protocol::{CommandRequest, ConversationId};
 
-use crate::commands;
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, RequestCaller};
 use crate::state::ServerState;
@@ -27,30 +26,7 @@ pub(crate) async fn apply(
     RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<CommandRequest>,
 ) -> Result<(StatusCode, Json<CommandReply>), ApiError> {
-    check_right(&caller, &request.command)?;
-    let event_id = commands::apply(&state, &id, request).await?;
+    check_right(caller.user.as_ref(), &request.command)?;
+    let event_id = state.conversations.apply(&id, request).await?;
     Ok((StatusCode::ACCEPTED, Json(CommandReply { event_id })))
-}
-
-fn check_right(caller: &Caller, command: &UserCommand) -> Result<(), ApiError> {
-    let is_for_operator = match command {
-        UserCommand::SetConfirmation { .. } => true,
-        UserCommand::Resume {
-            more_iterations,
-            more_budget,
-        } => more_iterations.is_some() || more_budget.is_some(),
-        UserCommand::SendMessage(_)
-        | UserCommand::Stop
-        | UserCommand::Pause
-        | UserCommand::AwaitMessage
-        | UserCommand::RecoverFromLoop { .. }
-        | UserCommand::Confirm { .. }
-        | UserCommand::Reject { .. }
-        | UserCommand::SetTitle { .. }
-        | UserCommand::GiveFeedback(_) => false,
-    };
-    if is_for_operator && caller.user.is_some() {
-        return Err(ApiError::NotOperator);
-    }
-    Ok(())
 }

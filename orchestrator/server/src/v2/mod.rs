@@ -1,4 +1,5 @@
 //! Glovebox's own API. The stream of a conversation is in [`stream`](crate::stream).
 
 pub(crate) mod commands;
+pub(crate) mod conversations;
 pub(crate) mod events;

@@ -3,10 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
-use conversations::{
-    ConversationEntry, ConversationFilter, ConversationStatus, Conversations, Overview,
-};
+use conversations::{ConversationEntry, ConversationFilter, Conversations, Overview};
 use engine::clock;
+use protocol::client_api::v2::ConversationStatus;
 use serde_json::{Value, json};
 
 use crate::cli::{print, table};
@@ -81,7 +80,7 @@ impl ListArguments {
             statuses: self
                 .state
                 .iter()
-                .filter_map(|name| ConversationStatus::from_name(name))
+                .filter_map(|name| name.parse().ok())
                 .collect(),
             // A folder that does not exist here is compared as it was given.
             folder: folder.map(|path| path.canonicalize().unwrap_or_else(|_| path.to_owned())),
