@@ -25,6 +25,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("embedded-server", &[]),
     ("storage", &["accounts", "engine", "protocol", "tls"]),
     ("conversations", &["engine", "protocol"]),
+    ("client", &["conversations", "protocol", "tls"]),
     (
         "server",
         &[
@@ -60,6 +61,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "browser",
+            "client",
             "conversations",
             "embedded-server",
             "engine",

@@ -80,6 +80,11 @@ impl HostServer {
         self
     }
 
+    /// Returns the port that it listens on.
+    pub fn port(&self) -> u16 {
+        self.url.rsplit(':').next().unwrap().parse().unwrap()
+    }
+
     /// Starts a request with the key.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.request_without_key(method, path)

@@ -16,6 +16,7 @@ pub mod own_engine;
 pub mod postgres;
 pub mod sandbox_contract;
 pub mod server_sent_events;
+pub mod service_contract;
 #[path = "../skip.rs"]
 mod skip;
 pub mod sshd;

@@ -37,6 +37,7 @@ mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
 mod server;
+mod service;
 #[path = "../skip.rs"]
 mod skip;
 mod skipped_tests;

@@ -53,7 +53,7 @@ impl EventStream {
                     match &update {
                         ConversationUpdate::Event(event) => self.next = event.id.next(),
                         ConversationUpdate::Closed {} => {
-                            self.source = Source::Store(VecDeque::new())
+                            self.source = Source::Store(VecDeque::new());
                         }
                         _ => {}
                     }

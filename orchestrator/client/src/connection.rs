@@ -1,0 +1,259 @@
+//! Requests to a server, and their repetition.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conversations::{ServiceError, ServiceErrorKind};
+use http::{HeaderValue, Method, header};
+use reqwest::{Client, RequestBuilder, Response, Url};
+use rustls::RootCertStore;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{self, AddressError};
+use crate::retry::Retry;
+
+/// Time to open a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time for a whole request. A workspace with millions of files is deleted in it.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Time for which a request is repeated while the server cannot be reached, such as for a restart.
+pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum length of a reply, in bytes. A page of events ends with the event that exceeds 8 MiB.
+const MAX_REPLY_BYTES: usize = 128 << 20;
+
+/// Maximum length of an error that is read, in bytes.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// A server, and the key of its user.
+pub(crate) struct Connection {
+    http: Client,
+    /// The address, without a slash at its end.
+    url: String,
+    authorization: HeaderValue,
+    /// Whether the server has responded before.
+    was_reached: AtomicBool,
+}
+
+/// When a request may be repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repetition {
+    /// Also if the server may have received it.
+    Safe,
+    /// Only if no connection was opened for it.
+    IfUnsent,
+}
+
+/// A request to the API.
+pub(crate) struct ApiRequest {
+    method: Method,
+    /// Below that of all conversations.
+    path: String,
+    query: String,
+    body: Option<Vec<u8>>,
+    repetition: Repetition,
+}
+
+impl ApiRequest {
+    pub(crate) fn new(method: Method, path: &str, repetition: Repetition) -> Self {
+        Self {
+            method,
+            path: path.to_owned(),
+            query: String::new(),
+            body: None,
+            repetition,
+        }
+    }
+
+    /// Sets the body. Never fails: all keys are texts.
+    pub(crate) fn with_body(self, body: &impl Serialize) -> Self {
+        Self {
+            body: serde_json::to_vec(body).ok(),
+            ..self
+        }
+    }
+
+    /// Sets the query. Never fails: all values are texts, numbers and booleans.
+    pub(crate) fn with_query(self, query: &impl Serialize) -> Self {
+        Self {
+            query: serde_urlencoded::to_string(query).unwrap_or_default(),
+            ..self
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        url: &str,
+        key: &SecretString,
+        roots: RootCertStore,
+    ) -> Result<Self, AddressError> {
+        let parsed = Url::parse(url).map_err(|_| AddressError::Url(url.to_owned()))?;
+        if !["http", "https"].contains(&parsed.scheme()) {
+            return Err(AddressError::Url(url.to_owned()));
+        }
+        let has_credentials = !parsed.username().is_empty() || parsed.password().is_some();
+        if has_credentials || parsed.query().is_some() || parsed.fragment().is_some() {
+            return Err(AddressError::Credentials);
+        }
+        let bearer = format!("Bearer {}", key.expose_secret());
+        let mut authorization = HeaderValue::from_str(&bearer).map_err(|_| AddressError::Key)?;
+        authorization.set_sensitive(true);
+        let tls = tls::client(roots, &[b"h2", b"http/1.1"])
+            .map_err(|error| AddressError::Tls(error.into()))?;
+        let http = Client::builder()
+            .tls_backend_preconfigured(tls)
+            .connect_timeout(CONNECT_TIMEOUT)
+            // The key is for this server only.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| AddressError::Tls(error.into()))?;
+        Ok(Self {
+            http,
+            url: parsed.as_str().trim_end_matches('/').to_owned(),
+            authorization,
+            was_reached: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether the server has responded before.
+    pub(crate) fn was_reached(&self) -> bool {
+        self.was_reached.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request, and parses the reply.
+    pub(crate) async fn send<T: DeserializeOwned>(
+        &self,
+        request: ApiRequest,
+    ) -> Result<T, ServiceError> {
+        let reply = self.send_for_bytes(request).await.0?;
+        serde_json::from_slice(&reply).map_err(|error| error::malformed(error, &self.url))
+    }
+
+    /// Sends a request. Returns the reply, and whether the request was repeated.
+    pub(crate) async fn send_for_bytes(
+        &self,
+        request: ApiRequest,
+    ) -> (Result<Vec<u8>, ServiceError>, bool) {
+        let mut retry = Retry::new(RETRY_TIMEOUT);
+        let mut is_repeated = false;
+        loop {
+            let attempt = async {
+                let response = self.open(&request, Some(REQUEST_TIMEOUT)).await?;
+                read(response, MAX_REPLY_BYTES)
+                    .await
+                    .map_err(|error| Failure::Lost(self.lost(error)))
+            };
+            let error = match attempt.await {
+                Ok(reply) => return (Ok(reply), is_repeated),
+                Err(Failure::Unsent(error)) if self.was_reached() => error,
+                Err(Failure::Lost(error)) if request.repetition == Repetition::Safe => error,
+                Err(failure) => return (Err(failure.into_error()), is_repeated),
+            };
+            tracing::debug!(%error, "a request is repeated");
+            if !retry.wait().await {
+                return (Err(error), is_repeated);
+            }
+            is_repeated = true;
+        }
+    }
+
+    /// Sends a request once. Returns the response if it is a success.
+    pub(crate) async fn open(
+        &self,
+        request: &ApiRequest,
+        timeout: Option<Duration>,
+    ) -> Result<Response, Failure> {
+        let sent = self.builder(request, timeout).send().await;
+        let response = sent.map_err(|error| match error.is_connect() {
+            true => Failure::Unsent(error::of_connection(error, &self.url)),
+            false => Failure::Lost(error::of_connection(error, &self.url)),
+        })?;
+        self.was_reached.store(true, Ordering::Relaxed);
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();
+        let error = error::of_response(status, &body);
+        Err(match error.kind {
+            ServiceErrorKind::Unavailable => Failure::Lost(error),
+            _ => Failure::Rejected(error),
+        })
+    }
+
+    fn builder(&self, request: &ApiRequest, timeout: Option<Duration>) -> RequestBuilder {
+        let ApiRequest {
+            method,
+            path,
+            query,
+            body,
+            ..
+        } = request;
+        let separator = if query.is_empty() { "" } else { "?" };
+        let url = format!("{}/api/v2/conversations{path}{separator}{query}", self.url);
+        let mut builder = self
+            .http
+            .request(method.clone(), url)
+            .header(header::AUTHORIZATION, self.authorization.clone());
+        if let Some(timeout) = timeout {
+            builder = builder.timeout(timeout);
+        }
+        match body {
+            Some(body) => builder
+                .header(header::CONTENT_TYPE, "application/json")
+                .body(body.clone()),
+            None => builder,
+        }
+    }
+
+    fn lost(&self, error: ReadError) -> ServiceError {
+        match error {
+            ReadError::Connection(error) => error::of_connection(error, &self.url),
+            ReadError::TooLong => error::malformed("the reply is too long", &self.url),
+        }
+    }
+}
+
+/// Why an attempt failed.
+pub(crate) enum Failure {
+    /// No connection was opened.
+    Unsent(ServiceError),
+    /// The server, or a part of it, could not be reached. It may have received the request.
+    Lost(ServiceError),
+    /// The server has rejected the request.
+    Rejected(ServiceError),
+}
+
+impl Failure {
+    pub(crate) fn into_error(self) -> ServiceError {
+        match self {
+            Self::Unsent(error) | Self::Lost(error) | Self::Rejected(error) => error,
+        }
+    }
+}
+
+enum ReadError {
+    Connection(reqwest::Error),
+    TooLong,
+}
+
+/// Reads a body of at most `max` bytes.
+async fn read(mut response: Response, max: usize) -> Result<Vec<u8>, ReadError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(ReadError::Connection)? {
+        if body.len() + chunk.len() > max {
+            return Err(ReadError::TooLong);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}

@@ -1,0 +1,35 @@
+//! Delays between attempts.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+const MIN_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(2);
+
+/// Attempts until a time.
+pub(crate) struct Retry {
+    deadline: Instant,
+    delay: Duration,
+}
+
+impl Retry {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            deadline: Instant::now() + timeout,
+            delay: MIN_DELAY,
+        }
+    }
+
+    /// Waits before the next attempt. Returns whether there is one.
+    pub(crate) async fn wait(&mut self) -> bool {
+        // Clients that have lost the same server come back at different times.
+        let delay = self.delay.mul_f64(0.5 + fastrand::f64() / 2.0);
+        self.delay = (self.delay * 2).min(MAX_DELAY);
+        if Instant::now() + delay > self.deadline {
+            return false;
+        }
+        sleep(delay).await;
+        true
+    }
+}
