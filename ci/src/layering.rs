@@ -42,6 +42,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
         &[
             "accounts",
             "browser",
+            "client",
             "conversations",
             "embedded-server",
             "engine",

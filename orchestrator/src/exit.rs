@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use accounts::AccountError;
-use conversations::ConversationsError;
+use conversations::{ConversationsError, ServiceError};
 use engine::sandbox::SandboxError;
 use storage::postgres::PostgresOpenError;
 use storage::{BlobStoreError, OpenError};
@@ -80,6 +80,9 @@ pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
             || cause
                 .downcast_ref::<AccountError>()
                 .is_some_and(AccountError::is_bad_request)
+            || cause
+                .downcast_ref::<ServiceError>()
+                .is_some_and(|error| error.kind.is_bad_request())
     });
     if is_usage { Exit::Usage } else { Exit::Failed }
 }

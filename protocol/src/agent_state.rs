@@ -65,6 +65,26 @@ impl AgentState {
         }
     }
 
+    /// Whether an agent in this state works, provided that its process still runs.
+    pub fn is_working(self) -> bool {
+        match self {
+            Self::Loading
+            | Self::Init
+            | Self::Running
+            | Self::UserConfirmed
+            | Self::UserRejected
+            | Self::RateLimited => true,
+            Self::AwaitingUserInput
+            | Self::Paused
+            | Self::Stopped
+            | Self::Finished
+            | Self::Rejected
+            | Self::Error
+            | Self::AwaitingUserConfirmation
+            | Self::Unknown => false,
+        }
+    }
+
     /// Returns the state with this name on the wire. [`Self::Unknown`] if no state has it.
     pub fn from_name(name: &str) -> Self {
         let name = name.into_deserializer();

@@ -25,6 +25,7 @@ mod moto;
 mod out_of_memory;
 #[path = "../pypi.rs"]
 mod pypi;
+mod remote_commands;
 mod replay_and_fork;
 mod run_output;
 mod sandbox_commands;

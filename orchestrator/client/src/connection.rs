@@ -92,14 +92,7 @@ impl Connection {
         key: &SecretString,
         roots: RootCertStore,
     ) -> Result<Self, AddressError> {
-        let parsed = Url::parse(url).map_err(|_| AddressError::Url(url.to_owned()))?;
-        if !["http", "https"].contains(&parsed.scheme()) {
-            return Err(AddressError::Url(url.to_owned()));
-        }
-        let has_credentials = !parsed.username().is_empty() || parsed.password().is_some();
-        if has_credentials || parsed.query().is_some() || parsed.fragment().is_some() {
-            return Err(AddressError::Credentials);
-        }
+        let url = normalize_address(url)?;
         let bearer = format!("Bearer {}", key.expose_secret());
         let mut authorization = HeaderValue::from_str(&bearer).map_err(|_| AddressError::Key)?;
         authorization.set_sensitive(true);
@@ -114,7 +107,7 @@ impl Connection {
             .map_err(|error| AddressError::Tls(error.into()))?;
         Ok(Self {
             http,
-            url: parsed.as_str().trim_end_matches('/').to_owned(),
+            url,
             authorization,
             was_reached: AtomicBool::new(false),
         })
@@ -221,6 +214,22 @@ impl Connection {
             ReadError::TooLong => error::malformed("the reply is too long", &self.url),
         }
     }
+}
+
+/// Returns the address of a server without a slash at its end.
+///
+/// # Errors
+/// [`AddressError::Url`] or [`AddressError::Credentials`].
+pub fn normalize_address(url: &str) -> Result<String, AddressError> {
+    let parsed = Url::parse(url).map_err(|_| AddressError::Url(url.to_owned()))?;
+    if !["http", "https"].contains(&parsed.scheme()) {
+        return Err(AddressError::Url(url.to_owned()));
+    }
+    let has_credentials = !parsed.username().is_empty() || parsed.password().is_some();
+    if has_credentials || parsed.query().is_some() || parsed.fragment().is_some() {
+        return Err(AddressError::Credentials);
+    }
+    Ok(parsed.as_str().trim_end_matches('/').to_owned())
 }
 
 /// Why an attempt failed.

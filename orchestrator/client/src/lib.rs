@@ -1,5 +1,5 @@
 //! Conversations of a server, over its API: [`RemoteConversations`] is the
-//! [`ConversationService`](conversations::ConversationService) of the key's user.
+//! [`ConversationService`] of the key's user.
 //!
 //! This is the one layer that repeats requests. A request that the server may have received is
 //! repeated only if that is safe: a new conversation and a command have ids, and are created and
@@ -31,6 +31,7 @@ use uuid::Uuid;
 
 use connection::{ApiRequest, Connection, Repetition};
 
+pub use connection::normalize_address;
 pub use error::AddressError;
 
 /// The conversations that a key of a server gives access to.
@@ -122,8 +123,8 @@ impl ConversationService for RemoteConversations {
     }
 }
 
-/// Gives a command an id, so that it can be repeated. A decision that names no action has none: sent
-/// again, it would decide the next action.
+/// Gives a command an id, so that it can be repeated. A decision that names no action has none:
+/// sent again, it would decide the next action.
 fn identified(request: CommandRequest) -> (CommandRequest, Repetition) {
     use protocol::UserCommand::{Confirm, Reject};
     if request.id.is_some() {

@@ -5,7 +5,6 @@ use protocol::action::MessageAction;
 use protocol::record::FeedbackGiven;
 use protocol::{CommandRequest, SecurityRisk, UserCommand};
 
-use crate::ConversationRequest;
 use crate::error::InvalidRequest;
 
 /// Maximum length of a text, in bytes.
@@ -22,25 +21,6 @@ const MAX_TITLE_BYTES: usize = 1024;
 
 /// Maximum length of the version and of the address of feedback, in bytes.
 const MAX_FEEDBACK_BYTES: usize = 256;
-
-/// Checks a request for a new conversation, and removes from its message what only agents have.
-pub(crate) fn check_new(request: &mut ConversationRequest) -> Result<(), InvalidRequest> {
-    let id = request
-        .id
-        .as_ref()
-        .map(|id| uuid::Uuid::try_parse(id.as_str()));
-    if id.is_some_and(|id| id.is_err()) {
-        return Err(InvalidRequest::new("id", "must be a UUID"));
-    }
-    if let Some(message) = &mut request.message {
-        check_sent(message)?;
-    }
-    check_text(
-        "instructions",
-        request.instructions.as_deref().unwrap_or_default(),
-    )?;
-    check_title("title", request.title.as_deref().unwrap_or_default())
-}
 
 /// Checks a command of a client, and removes from its message what only agents have.
 pub(crate) fn check_command(request: &mut CommandRequest) -> Result<(), InvalidRequest> {
@@ -82,7 +62,7 @@ pub(crate) fn check_command(request: &mut CommandRequest) -> Result<(), InvalidR
 }
 
 /// Checks the message of a user, and removes what only agents have.
-fn check_sent(message: &mut MessageAction) -> Result<(), InvalidRequest> {
+pub(crate) fn check_sent(message: &mut MessageAction) -> Result<(), InvalidRequest> {
     let images = message.image_urls.as_deref().unwrap_or_default();
     if message.content.trim().is_empty() && images.is_empty() {
         return Err(InvalidRequest::new("message", "must not be empty"));

@@ -9,7 +9,10 @@ use protocol::{CommandRequest, ConversationId, Event, EventId, UserCommand};
 use tokio::time::Instant;
 
 use crate::checks::{applied_before, check};
-use crate::{Conversations, ConversationsError, HostError, StoredConversation};
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
+use crate::host::HostError;
+use crate::stored::StoredConversation;
 
 impl Conversations {
     /// Applies a command to a running conversation. Returns the event that it caused, once that is

@@ -5,7 +5,10 @@ use std::io;
 use async_trait::async_trait;
 use protocol::{ConversationId, Event, EventId};
 
-use crate::{Claim, Conversations, ConversationsError, HostError};
+use crate::claim::Claim;
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
+use crate::host::HostError;
 
 /// Size at which events are appended, in bytes of JSON. Smaller logs are appended in one batch.
 const MAX_BATCH_BYTES: usize = if cfg!(test) { 3_000 } else { 32 << 20 };
@@ -209,7 +212,9 @@ mod tests {
     use protocol::{Action, EventSource};
 
     use super::*;
-    use crate::{ConversationLocks, LogPages, NoWorkspaces, ProcessLocks};
+    use crate::host::ConversationLocks;
+    use crate::log_pages::LogPages;
+    use crate::single_process::{NoWorkspaces, ProcessLocks};
 
     fn event(id: u64, content: String) -> Event {
         let message = MessageAction {

@@ -7,8 +7,11 @@ use protocol::{ConversationId, Event, EventId, EventQuery};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
 use crate::event_query::Selection;
-use crate::{Conversations, ConversationsError, EventView, HostError, SelectedEvents};
+use crate::event_query::{EventView, SelectedEvents};
+use crate::host::HostError;
 
 /// Maximum number of events per read of the store. Bounds the memory.
 const MAX_READ_SIZE: u64 = 64;

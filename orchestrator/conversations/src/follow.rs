@@ -168,8 +168,9 @@ impl Follower {
     }
 }
 
-/// Updates the agent's answer to the user. Messages of other agents are not for the user.
-fn track_answer(event: &Event, answer: &mut Option<String>) {
+/// Updates the agent's answer to the user with the next event. Messages of other agents are not for
+/// the user.
+pub fn track_answer(event: &Event, answer: &mut Option<String>) {
     match (event.source, &event.body) {
         _ if event.delegation.is_some() => {}
         (EventSource::User, EventBody::Action(Action::Message(_))) => *answer = None,

@@ -24,6 +24,7 @@ mod claim;
 mod client_limits;
 mod client_view;
 mod commands;
+mod conversations;
 mod copy;
 mod error;
 mod event_query;
@@ -51,22 +52,16 @@ mod trajectory;
 mod update;
 mod workspace_files;
 
-use std::sync::Arc;
-
-use engine::events::EventStore;
-use protocol::ConversationId;
-
-use running::RunningConversations;
-
 pub use engine::events::{InvalidPosition, ListPosition, Overview};
 
 pub use claim::{Claim, FolderUse};
 pub use client_limits::{check_message, check_text, check_title};
 pub use client_view::{event_json, event_value, to_client};
+pub use conversations::Conversations;
 pub use copy::{CopiedLog, CopyMode, EventPages};
 pub use error::{ConversationsError, InvalidRequest};
 pub use event_query::{EventView, SelectedEvents};
-pub use follow::{Follower, run_outcome};
+pub use follow::{Follower, run_outcome, track_answer};
 pub use host::{ConversationLock, ConversationLocks, HostError, LockGuard, Workspaces};
 pub use hosted::{
     ComposedConversation, ConversationFactory, ConversationRequest, EventStream,
@@ -94,38 +89,3 @@ pub use trajectory::TrajectoryPages;
 pub use workspace_files::{
     FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts,
 };
-
-/// The conversations of one store, including those that run in this process.
-pub struct Conversations {
-    store: Arc<dyn EventStore>,
-    locks: Arc<dyn ConversationLocks>,
-    workspaces: Arc<dyn Workspaces>,
-    running: RunningConversations,
-}
-
-impl Conversations {
-    /// Creates the conversations of a store. None runs yet.
-    pub fn new(
-        store: Arc<dyn EventStore>,
-        locks: Arc<dyn ConversationLocks>,
-        workspaces: Arc<dyn Workspaces>,
-    ) -> Self {
-        Self {
-            store,
-            locks,
-            workspaces,
-            running: RunningConversations::default(),
-        }
-    }
-
-    /// Generates an id for a new conversation. Later ids sort after earlier ones.
-    pub fn new_id() -> ConversationId {
-        #[expect(clippy::expect_used, reason = "32 hexadecimal digits are an id")]
-        let id = uuid::Uuid::now_v7()
-            .simple()
-            .to_string()
-            .try_into()
-            .expect("an id");
-        id
-    }
-}

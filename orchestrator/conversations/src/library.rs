@@ -13,10 +13,13 @@ use protocol::{ConversationId, Event, EventBody, EventId, Record, UserId};
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
-use crate::{
-    ConversationEntry, ConversationFilter, ConversationSelector, Conversations, ConversationsError,
-    HostError, LogPages, list,
-};
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
+use crate::host::HostError;
+use crate::list;
+use crate::list::{ConversationEntry, ConversationFilter};
+use crate::log_pages::LogPages;
+use crate::selector::ConversationSelector;
 
 /// Number of conversations that a check of the store lists.
 const CHECKED_PAGE_SIZE: usize = 20;

@@ -11,13 +11,18 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::claim::Claim;
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
+use crate::follow::Follower;
 use crate::follow::is_at_rest;
 use crate::library::FindProvider;
+use crate::parts::ConversationParts;
 use crate::running::RunningConversation;
-use crate::{
-    Claim, CloseReason, ClosedConversation, ConversationParts, Conversations, ConversationsError,
-    Follower, NewConversation, StoredConversation, title,
-};
+use crate::running::{CloseReason, ClosedConversation};
+use crate::start::NewConversation;
+use crate::stored::StoredConversation;
+use crate::title;
 
 impl Conversations {
     /// Claims the id of a new conversation. Nothing is stored before it is started.

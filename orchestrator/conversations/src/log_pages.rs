@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use engine::events::EventStore;
 use protocol::{ConversationId, Event, EventId};
 
-use crate::{Conversations, ConversationsError, EventPages};
+use crate::conversations::Conversations;
+use crate::copy::EventPages;
+use crate::error::ConversationsError;
 
 /// Maximum number of events of a page.
 const PAGE_SIZE: usize = 64;

@@ -9,7 +9,8 @@ use protocol::ConversationId;
 use protocol::sandbox_api::ListeningPort;
 use tokio::time::timeout;
 
-use crate::{Conversations, ConversationsError};
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
 
 /// Maximum time of [`Conversations::wait_for_sandbox`].
 const MAX_SANDBOX_WAIT: Duration = Duration::from_secs(30);

@@ -98,6 +98,14 @@ pub enum ServiceErrorKind {
 }
 
 impl ServiceErrorKind {
+    /// Whether the user can correct the request.
+    pub fn is_bad_request(self) -> bool {
+        match self {
+            Self::NotFound | Self::Invalid | Self::Denied | Self::Conflict | Self::TooLarge => true,
+            Self::Busy | Self::Unavailable | Self::Failed => false,
+        }
+    }
+
     /// Whether the same request may succeed later.
     pub fn is_transient(self) -> bool {
         match self {

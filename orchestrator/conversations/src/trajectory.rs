@@ -9,7 +9,9 @@ use protocol::{
     Action, ConversationId, Event, EventBody, EventId, EventSource, Observation, ObservationKind,
 };
 
-use crate::{Conversations, ConversationsError, LogPages};
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
+use crate::log_pages::LogPages;
 
 /// The events of a trajectory.
 pub struct TrajectoryPages {
@@ -115,7 +117,7 @@ mod tests {
     use protocol::action::{MessageAction, SystemAction};
 
     use super::*;
-    use crate::{NoWorkspaces, ProcessLocks};
+    use crate::single_process::{NoWorkspaces, ProcessLocks};
 
     fn system(id: u64, source: EventSource, delegation: Option<EventId>, tools: &[&str]) -> Event {
         let tools = tools.iter().map(|tool| serde_json::json!(tool)).collect();

@@ -4,30 +4,30 @@
 //! The text is from a model. Each line has a mark, so that none can imitate the prompt, and control
 //! characters are escaped.
 
-use engine::conversation::PendingAction;
 use protocol::action::{EditAction, EditCommand, ReadAction, WriteAction};
 use protocol::{Action, SecurityRisk};
 use rustix::termios::tcgetwinsize;
 
 use super::print::{visible, visible_line};
 
-/// Describes an action that awaits confirmation. `network` is that of the sandbox.
-pub(super) fn describe(pending: &PendingAction, network: &str) -> String {
-    let action = pending.to_action();
-    let (title, text) = title_and_text(&action);
+/// Describes an action that awaits confirmation. `network` is the one of the sandbox, if it is
+/// known.
+pub(super) fn describe(action: &Action, risk_reason: &str, network: Option<&str>) -> String {
+    let (title, text) = title_and_text(action);
     let lines = match text.matches('\n').count() {
         0 | 1 => String::new(),
         lines => format!(" ({lines} lines)"),
     };
-    let reason = match pending.risk_reason.as_str() {
+    let reason = match risk_reason {
         "" => String::new(),
         reason => format!(": {}", visible_line(reason)),
     };
-    let network = visible_line(network);
+    let network = network.map(visible_line);
+    let network = network
+        .map(|network| format!("  network of the sandbox: {network}\n"))
+        .unwrap_or_default();
     let risk = risk_name(action.security_risk());
-    format!(
-        "\napproval needed: {title}{lines}\n{text}  risk: {risk}{reason}\n  network of the sandbox: {network}\n"
-    )
+    format!("\napproval needed: {title}{lines}\n{text}  risk: {risk}{reason}\n{network}")
 }
 
 /// Describes the actions that can be approved together with this one. `None` if each needs its own
@@ -210,31 +210,13 @@ fn marked_line(mark: char, line: &str, room: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use engine::conversation::PendingRequest;
-    use protocol::EventId;
     use protocol::action::{CallToolMcpAction, RunAction, RunIpythonAction};
-    use protocol::sandbox_api::{ActionRequest, SandboxAction};
     use serde_json::json;
 
     use super::*;
 
     fn described(action: Action, risk_reason: &str) -> String {
-        let request = match (SandboxAction::try_from(action.clone()), action) {
-            (Ok(action), _) => PendingRequest::Sandbox(ActionRequest::new(action, None)),
-            (Err(_), Action::CallToolMcp(call)) => PendingRequest::Tool(call),
-            (Err(_), other) => panic!("{other:?}"),
-        };
-        let pending = PendingAction {
-            action: EventId(7),
-            request,
-            tool_call_metadata: None,
-            setup: None,
-            cancelled_at: None,
-            awaits_confirmation: true,
-            is_stopped: false,
-            risk_reason: risk_reason.into(),
-        };
-        describe(&pending, "none")
+        describe(&action, risk_reason, Some("none"))
     }
 
     #[test]

@@ -20,7 +20,21 @@ pub(super) struct ConversationChoice {
     last: bool,
 }
 
+impl From<ConversationId> for ConversationChoice {
+    fn from(id: ConversationId) -> Self {
+        Self {
+            id: Some(id),
+            last: false,
+        }
+    }
+}
+
 impl ConversationChoice {
+    /// Returns the id, or a part of it. `None` for the conversation with the latest event.
+    pub(super) fn id(&self) -> Option<&ConversationId> {
+        self.id.as_ref()
+    }
+
     pub(super) fn selector(&self) -> ConversationSelector {
         self.id
             .clone()

@@ -14,7 +14,7 @@ use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{AgentState, ConversationId, EventId};
 
 use super::confirm::TerminalPrompt;
-use super::follow::{FollowResult, TerminalFollower};
+use super::follow::{FollowResult, OwnConversation, TerminalFollower};
 use super::interrupts::Interrupts;
 use super::run_options::RunOptions;
 use super::screen::Output;
@@ -156,26 +156,25 @@ impl ConversationRun<'_> {
             ..
         } = *self;
         let output = self.options.output();
+        let network = compose::network(config.runtime, &config.sandbox);
         let follower = TerminalFollower {
-            conversations,
             id,
             output,
-            from,
-            network: &compose::network(config.runtime, &config.sandbox),
+            network: Some(&network),
         };
         // Until the end, so that no interrupt is lost or counted twice.
         let mut interrupts = Interrupts::listen()?;
-        let exit =
-            follower
-                .follow(&mut interrupts)
-                .await
-                .and_then(|FollowResult { exit, answer }| {
-                    let is_answered = has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
-                    if is_answered && output == Output::Transcript {
-                        print::answer(answer.as_deref().unwrap_or_default())?;
-                    }
-                    Ok(exit)
-                });
+        let following = async {
+            let mut conversation = OwnConversation::follow(conversations, id, from).await?;
+            follower.follow(&mut conversation, &mut interrupts).await
+        };
+        let exit = following.await.and_then(|FollowResult { exit, answer }| {
+            let is_answered = has_answer && matches!(exit, Exit::Finished | Exit::Waiting);
+            if is_answered && output == Output::Transcript {
+                print::answer(answer.as_deref().unwrap_or_default())?;
+            }
+            Ok(exit)
+        });
         let changes = match exit {
             Ok(Exit::Interrupted) | Err(_) => String::new(),
             Ok(_) if output == Output::Transcript => {

@@ -7,13 +7,16 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
+use conversations::ConversationService as _;
 use protocol::EventId;
+use protocol::client_api::v2::ForkConversation;
 
 use super::conversation_id::ConversationChoice;
+use super::remote::RemoteServer;
 use super::{StoreUse, load_config_to_read, open_state, print, trajectory_file};
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Config, Overrides};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum ConversationsCommand {
@@ -87,6 +90,35 @@ pub(super) async fn run(
     let exit = run_in(&stores, command, config, &state_dir).await;
     stores.close().await;
     exit
+}
+
+/// Runs the command on the conversations of a server.
+pub(super) async fn run_on(
+    command: ConversationsCommand,
+    url: &str,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
+    let server = RemoteServer::open(url, overrides)?;
+    match command {
+        ConversationsCommand::Ls(arguments) => list::run_on(arguments, &server).await,
+        ConversationsCommand::Show { conversation, json } => {
+            show::run_on(&server, &conversation, json).await
+        }
+        ConversationsCommand::Fork { conversation, at } => {
+            let item = server.find(&conversation).await?;
+            let request = ForkConversation {
+                last_event: at.map(EventId),
+            };
+            let forked = server.conversations.fork(&item.id, request).await?;
+            print::line(forked.as_str())?;
+            Ok(Exit::Finished)
+        }
+        ConversationsCommand::Rm(arguments) => remove::run_on(arguments, &server).await,
+        ConversationsCommand::Export { .. } | ConversationsCommand::Import(_) => {
+            let text = "conversations of a server are exported and imported on its machine: leave out --server there";
+            Err(UsageError(text.to_owned()).into())
+        }
+    }
 }
 
 async fn run_in(

@@ -1,13 +1,16 @@
 //! Shows a running conversation until it is at rest. Handles ^C, and asks the user at the terminal.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use conversations::{Conversations, Follower, run_outcome};
-use engine::conversation::{ConversationError, PendingCommand, State};
+use async_trait::async_trait;
+use conversations::{Conversations, Follower};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use protocol::update::{RunOutcome, WaitState};
 use protocol::{
-    AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId, ObservationKind,
-    UserCommand,
+    Action, AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId,
+    ObservationKind, UserCommand,
 };
 use tokio::time::{Instant, sleep};
 
@@ -19,14 +22,140 @@ use crate::exit::Exit;
 
 /// Shows one conversation in this terminal.
 pub(super) struct TerminalFollower<'a> {
-    pub(super) conversations: &'a Conversations,
     pub(super) id: &'a ConversationId,
     pub(super) output: Output,
-    /// The first event to show.
-    pub(super) from: EventId,
-    /// Description of the sandbox's network.
-    pub(super) network: &'a str,
+    /// Description of the sandbox's network. `None` if only the server knows it.
+    pub(super) network: Option<&'a str>,
 }
+
+/// A conversation that a terminal shows: one of this process, or of a server.
+#[async_trait]
+pub(super) trait ShownConversation: Send {
+    /// Waits for the next update. Cancel-safe.
+    async fn next(&mut self) -> anyhow::Result<ConversationUpdate<Arc<Event>>>;
+
+    /// Whether an update is queued, so that [`next`](Self::next) returns immediately.
+    fn has_queued(&self) -> bool;
+
+    /// Whether all events are reported and the conversation is at rest.
+    fn is_at_rest(&self) -> bool;
+
+    /// Returns the agent's last message to the user. `None` if it sent none after the user's.
+    fn answer(&self) -> Option<&str>;
+
+    /// Returns the agents that were started before the first event to show, by their delegate
+    /// actions.
+    fn earlier_agents(&self) -> Vec<(EventId, String)>;
+
+    /// Sends a command. The future ends when the command is applied.
+    fn send(&self, command: UserCommand) -> anyhow::Result<Applying>;
+
+    /// Describes what is done after the last event.
+    async fn status(&mut self) -> &'static str;
+
+    /// Returns the action that awaits confirmation. `None` if there is none, or by now another one.
+    async fn asked(&mut self, waiting: WaitState) -> anyhow::Result<Option<AskedAction>>;
+}
+
+/// A command that is being applied.
+pub(super) type Applying = BoxFuture<'static, anyhow::Result<()>>;
+
+/// An action that awaits confirmation.
+pub(super) struct AskedAction {
+    pub(super) id: EventId,
+    pub(super) action: Action,
+    /// Why it has its risk. Empty if unknown.
+    pub(super) risk_reason: String,
+    /// The task of the agent that takes it. `None` for the conversation's own agent.
+    pub(super) task: Option<String>,
+}
+
+/// A conversation of this process.
+pub(super) struct OwnConversation<'a> {
+    conversations: &'a Conversations,
+    id: &'a ConversationId,
+    follower: Follower,
+    last: EventId,
+}
+
+impl<'a> OwnConversation<'a> {
+    /// Follows the conversation from an event.
+    pub(super) async fn follow(
+        conversations: &'a Conversations,
+        id: &'a ConversationId,
+        from: EventId,
+    ) -> anyhow::Result<Self> {
+        Ok(Self {
+            conversations,
+            id,
+            follower: conversations.follow(id, from).await?,
+            last: from,
+        })
+    }
+}
+
+#[async_trait]
+impl ShownConversation for OwnConversation<'_> {
+    async fn next(&mut self) -> anyhow::Result<ConversationUpdate<Arc<Event>>> {
+        let update = self.follower.next().await?;
+        if let ConversationUpdate::Event(event) = &update {
+            self.last = event.id;
+        }
+        Ok(update)
+    }
+
+    fn has_queued(&self) -> bool {
+        self.follower.has_queued()
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.follower.is_at_rest()
+    }
+
+    fn answer(&self) -> Option<&str> {
+        self.follower.answer()
+    }
+
+    fn earlier_agents(&self) -> Vec<(EventId, String)> {
+        let state = self.follower.state();
+        let children = state.children.iter();
+        children
+            .map(|(id, child)| (*id, child.agent.clone()))
+            .collect()
+    }
+
+    fn send(&self, command: UserCommand) -> anyhow::Result<Applying> {
+        let applying = self.conversations.submit(self.id, command)?;
+        Ok(async move { Ok(applying.await.map(drop)?) }.boxed())
+    }
+
+    async fn status(&mut self) -> &'static str {
+        let state = self.follower.state_with(self.last).await;
+        match (state.agent_state, state.has_pending_actions()) {
+            (AgentState::Loading, false) => CREATING_SANDBOX,
+            (AgentState::Loading, true) => "setting up the workspace",
+            (_, true) => RUNNING_ACTION,
+            _ => CALLING_MODEL,
+        }
+    }
+
+    async fn asked(&mut self, waiting: WaitState) -> anyhow::Result<Option<AskedAction>> {
+        let state = self.follower.waiting_state();
+        let asked = state
+            .awaiting_confirmation()
+            .filter(|(_, pending)| Some(pending.action) == waiting.action);
+        Ok(asked.map(|(task, pending)| AskedAction {
+            id: pending.action,
+            action: pending.to_action(),
+            risk_reason: pending.risk_reason.clone(),
+            task: task.map(|task| task.to_string()),
+        }))
+    }
+}
+
+pub(super) const CREATING_SANDBOX: &str = "creating the sandbox";
+pub(super) const RUNNING_ACTION: &str = "running in the sandbox";
+pub(super) const CALLING_MODEL: &str = "waiting for the model";
 
 /// Printed before an action of an earlier process.
 const ATTACHED: &str =
@@ -57,10 +186,9 @@ struct Terminal<'a> {
     /// `None` if no user is at the terminal.
     prompt: Option<TerminalPrompt>,
     interrupts: &'a mut Interrupts,
-    conversations: &'a Conversations,
-    id: &'a ConversationId,
-    /// The user's command that the conversation has not applied yet.
-    applying: Option<PendingCommand>,
+    /// The user's command that the conversation has not applied yet. The conversation is not
+    /// followed further before it is applied: until then, it waits for the user.
+    applying: Option<Applying>,
     /// End of the grace period of a conversation that is being stopped.
     deadline: Option<Instant>,
 }
@@ -70,42 +198,45 @@ const STALL_DELAY: Duration = Duration::from_secs(3);
 
 impl TerminalFollower<'_> {
     /// Shows the conversation until it is at rest. It stays open.
-    pub(super) async fn follow(self, interrupts: &mut Interrupts) -> anyhow::Result<FollowResult> {
+    pub(super) async fn follow(
+        self,
+        conversation: &mut dyn ShownConversation,
+        interrupts: &mut Interrupts,
+    ) -> anyhow::Result<FollowResult> {
         let mut terminal = Terminal {
             interrupts,
-            conversations: self.conversations,
-            id: self.id,
             applying: None,
             screen: Screen::new(self.output),
             prompt: TerminalPrompt::at_terminal(self.output),
             deadline: None,
         };
-        let mut follower = self.conversations.follow(self.id, self.from).await?;
-        let exit = self.follow_to_exit(&mut follower, &mut terminal).await?;
+        let exit = self.follow_to_exit(conversation, &mut terminal).await?;
         Ok(FollowResult {
             exit,
-            answer: follower.answer().map(str::to_owned),
+            answer: conversation.answer().map(str::to_owned),
         })
     }
 
     async fn follow_to_exit(
         &self,
-        follower: &mut Follower,
+        conversation: &mut dyn ShownConversation,
         terminal: &mut Terminal<'_>,
     ) -> anyhow::Result<Exit> {
-        terminal.screen.register_agents(&follower.state());
-        terminal.screen.set_status("creating the sandbox");
+        terminal
+            .screen
+            .register_agents(conversation.earlier_agents());
+        terminal.screen.set_status(CREATING_SANDBOX);
         let mut is_hinted = false;
         loop {
             // Events that were appended together are shown together: a stop between them would
             // reach a conversation that has already finished or asks.
-            let may_stop = !follower.has_queued();
+            let may_stop = !conversation.has_queued();
             if may_stop
                 && terminal.deadline.is_none()
                 && print::has_lost_reader()
-                && !follower.is_at_rest()
+                && !conversation.is_at_rest()
             {
-                terminal.stop()?;
+                terminal.stop(conversation)?;
             }
             let progress = tokio::select! {
                 biased;
@@ -114,7 +245,7 @@ impl TerminalFollower<'_> {
                         return Ok(Exit::Interrupted);
                     }
                     print::note("\nglovebox: stopping; interrupt again to exit immediately\n");
-                    terminal.stop()?;
+                    terminal.stop(conversation)?;
                     continue;
                 }
                 () = wait_until(terminal.deadline), if may_stop => {
@@ -126,7 +257,7 @@ impl TerminalFollower<'_> {
                     applied?;
                     continue;
                 }
-                progress = follower.next(), if terminal.applying.is_none() => progress?,
+                progress = conversation.next(), if terminal.applying.is_none() => progress?,
                 () = sleep(STALL_DELAY), if terminal.screen.has_open_answer() => {
                     terminal.screen.close_line();
                     continue;
@@ -136,22 +267,22 @@ impl TerminalFollower<'_> {
             match progress {
                 ConversationUpdate::Event(event) => {
                     screen.show_event(self.id, &event)?;
-                    if self.network == "none" && !is_hinted && is_network_error(&event) {
+                    if self.network == Some("none") && !is_hinted && is_network_error(&event) {
                         is_hinted = true;
                         screen.show(NO_NETWORK);
                     }
-                    screen.show_status_of(&*follower.state_with(event.id).await);
+                    screen.set_status(conversation.status().await);
                 }
                 // The JSON output already contains the event.
                 ConversationUpdate::Attached(action) if self.output == Output::Transcript => {
                     screen.show(ATTACHED);
                     screen.show_event(self.id, &action)?;
                 }
-                ConversationUpdate::Attached(_) => {}
                 ConversationUpdate::Waiting(waiting) => {
-                    let state = follower.waiting_state();
-                    let asked = terminal.ask_user(waiting, &state, self.network).await?;
-                    if let Some(exit) = asked {
+                    let exit = terminal
+                        .ask_user(waiting, conversation, self.network)
+                        .await?;
+                    if let Some(exit) = exit {
                         return Ok(exit);
                     }
                 }
@@ -163,16 +294,9 @@ impl TerminalFollower<'_> {
 }
 
 impl Terminal<'_> {
-    fn stop(&mut self) -> anyhow::Result<()> {
-        self.send(UserCommand::Stop)?;
+    fn stop(&mut self, conversation: &dyn ShownConversation) -> anyhow::Result<()> {
+        self.applying = Some(conversation.send(UserCommand::Stop)?);
         self.deadline = Some(Instant::now() + STOP_GRACE_PERIOD);
-        Ok(())
-    }
-
-    /// Sends a command. The conversation is not followed further before it is applied: until then,
-    /// it waits for the user.
-    fn send(&mut self, command: UserCommand) -> anyhow::Result<()> {
-        self.applying = Some(self.conversations.submit(self.id, command)?);
         Ok(())
     }
 
@@ -181,47 +305,47 @@ impl Terminal<'_> {
     async fn ask_user(
         &mut self,
         waiting: WaitState,
-        state: &State,
-        network: &str,
+        conversation: &mut dyn ShownConversation,
+        network: Option<&str>,
     ) -> anyhow::Result<Option<Exit>> {
-        let asked = state
-            .awaiting_confirmation()
-            .filter(|_| state.agent_state == AgentState::AwaitingUserConfirmation);
         let is_stopping = self.deadline.is_some();
         // A user at the terminal is asked while other agents work.
-        if !waiting.is_at_rest && (asked.is_none() || self.prompt.is_none()) {
+        if !waiting.is_at_rest && (waiting.action.is_none() || self.prompt.is_none()) {
             return Ok(None);
         }
+        let asked = conversation.asked(waiting).await?;
         let Some(prompt) = self.prompt.as_mut().filter(|_| !is_stopping) else {
-            if asked.is_some() {
-                self.screen.show(&describe_asked(state, network));
+            if let Some(asked) = &asked {
+                self.screen.show(&describe_asked(asked, network));
             }
-            return Ok(Some(exit_of(state, is_stopping)));
+            return Ok(Some(exit_of(waiting.outcome, is_stopping)));
         };
-        if state.agent_state == AgentState::AwaitingUserInput {
+        if waiting.agent_state == AgentState::AwaitingUserInput {
             match self
                 .screen
                 .without_status(prompt.ask_instruction(self.interrupts))
                 .await
             {
-                Instruction::Message(content) => self.send(UserCommand::message(content))?,
+                Instruction::Message(content) => {
+                    self.applying = Some(conversation.send(UserCommand::message(content))?);
+                }
                 Instruction::Stop => return Ok(Some(Exit::Interrupted)),
-                Instruction::Leave => return Ok(Some(exit_of(state, false))),
+                Instruction::Leave => return Ok(Some(exit_of(waiting.outcome, false))),
             }
             return Ok(None);
         }
-        let Some((_, pending)) = asked else {
-            return Ok(Some(exit_of(state, false)));
+        let Some(asked) = asked else {
+            return Ok(waiting.is_at_rest.then(|| exit_of(waiting.outcome, false)));
         };
         let (description, similar) = (
-            describe_asked(state, network),
-            approval::describe_similar(&pending.to_action()),
+            describe_asked(&asked, network),
+            approval::describe_similar(&asked.action),
         );
-        let deciding = prompt.ask_decision(pending.action, &description, similar, self.interrupts);
+        let deciding = prompt.ask_decision(asked.id, &description, similar, self.interrupts);
         match self.screen.without_status(deciding).await {
-            Answer::Decision(command) => self.send(command)?,
-            Answer::Stop => self.stop()?,
-            Answer::Leave => return Ok(Some(exit_of(state, false))),
+            Answer::Decision(command) => self.applying = Some(conversation.send(command)?),
+            Answer::Stop => self.stop(conversation)?,
+            Answer::Leave => return Ok(Some(exit_of(waiting.outcome, false))),
         }
         Ok(None)
     }
@@ -241,21 +365,20 @@ fn is_network_error(event: &Event) -> bool {
             .any(|message| observation.content.contains(message))
 }
 
-/// Describes the first action that awaits confirmation. Empty if there is none.
-fn describe_asked(state: &State, network: &str) -> String {
-    let Some((task, pending)) = state.awaiting_confirmation() else {
-        return String::new();
-    };
+/// Describes an action that awaits confirmation.
+fn describe_asked(asked: &AskedAction, network: Option<&str>) -> String {
+    let task = asked.task.as_ref();
     let task = task
         .map(|task| format!("\non task {task}:"))
         .unwrap_or_default();
-    format!("{task}{}", approval::describe(pending, network))
+    let description = approval::describe(&asked.action, &asked.risk_reason, network);
+    format!("{task}{description}")
 }
 
 /// Waits until a command is applied. Never returns if there is none.
-async fn wait_for(applying: &mut Option<PendingCommand>) -> Result<(), ConversationError> {
+async fn wait_for(applying: &mut Option<Applying>) -> anyhow::Result<()> {
     match applying {
-        Some(applying) => applying.await.map(drop),
+        Some(applying) => applying.await,
         None => std::future::pending().await,
     }
 }
@@ -269,8 +392,8 @@ async fn wait_until(deadline: Option<Instant>) {
 }
 
 /// Exit code for a conversation that is at rest.
-pub(super) fn exit_of(state: &State, was_interrupted: bool) -> Exit {
-    match run_outcome(state) {
+pub(super) fn exit_of(outcome: RunOutcome, was_interrupted: bool) -> Exit {
+    match outcome {
         _ if was_interrupted => Exit::Interrupted,
         RunOutcome::Finished => Exit::Finished,
         RunOutcome::LimitReached => Exit::Limit,

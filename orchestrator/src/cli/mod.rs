@@ -27,6 +27,7 @@ mod partial_answer;
 mod pictures;
 pub(crate) mod print;
 mod program;
+mod remote;
 mod replay;
 mod resume;
 mod run;
@@ -88,6 +89,19 @@ pub(crate) struct Arguments {
     #[arg(long, global = true, hide = true, value_name = "PLACE")]
     blobs: Option<String>,
 
+    /// Server whose conversations `run`, `resume` and `conversations` use, with the key that
+    /// `glovebox login` stored, or the variable GLOVEBOX_KEY.
+    #[arg(
+        long,
+        global = true,
+        hide = true,
+        value_name = "URL",
+        env = remote::SERVER_VARIABLE,
+        hide_env = true,
+        value_parser = NonEmptyStringValueParser::new()
+    )]
+    server: Option<String>,
+
     /// Log level on standard error: error, warn, info, debug, trace, or a filter as in RUST_LOG.
     #[arg(long, global = true, hide = true, value_name = "LEVEL", value_parser = log_filter)]
     pub log_level: Option<String>,
@@ -112,11 +126,15 @@ pub(crate) enum LogFormat {
     Json,
 }
 
+const NO_SERVER_COMMAND: &str =
+    "this command works on this machine: leave out --server, or unset GLOVEBOX_SERVER";
+
 /// Crates of this program, which are the targets of its log.
-const OWN_CRATES: [&str; 12] = [
+const OWN_CRATES: [&str; 13] = [
     "glovebox",
     "accounts",
     "browser",
+    "client",
     "conversations",
     "engine",
     "git_providers",
@@ -166,6 +184,10 @@ enum Command {
     Serve(serve::ServeArguments),
     /// Add, list and remove users of the server, and their keys.
     User(user::UserArguments),
+    /// Store the key of a server, for --server.
+    Login(remote::LoginArguments),
+    /// Remove the stored key of a server.
+    Logout(remote::LogoutArguments),
     /// Print who changed what through the server.
     Audit(audit::AuditArguments),
     /// Serve sandboxes of this machine to Glovebox on other machines.
@@ -223,6 +245,19 @@ struct RuntimeOptions {
 }
 
 impl BackendOptions {
+    /// Returns an option that was given.
+    fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--runtime", self.runtime.is_some()),
+            ("--image", self.image.is_some()),
+            ("--directory", self.directory.is_some()),
+        ];
+        let given = options.into_iter().find(|(_, is_given)| *is_given);
+        given
+            .map(|(name, _)| name)
+            .or_else(|| self.runtime_options.given())
+    }
+
     /// Adds these arguments to the overrides of the configuration.
     fn overrides(&self, overrides: Overrides) -> Overrides {
         let overrides = self.runtime_options.overrides(overrides);
@@ -235,6 +270,18 @@ impl BackendOptions {
 }
 
 impl RuntimeOptions {
+    /// Returns an option that was given.
+    fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--host", self.host.is_some()),
+            ("--network", self.network.is_some()),
+            ("--unsafe-local", self.unsafe_local),
+            ("--unsafe-directory", self.unsafe_directory),
+        ];
+        let given = options.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name)
+    }
+
     fn overrides(&self, overrides: Overrides) -> Overrides {
         Overrides {
             unsafe_local: self.unsafe_local,
@@ -315,6 +362,21 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         blobs: blobs.clone(),
         ..Overrides::default()
     };
+    if let Some(url) = &arguments.server {
+        match arguments.command {
+            Command::Run(command) => return run::run_on(command, url, &overrides).await,
+            Command::Resume(command) => return resume::run_on(command, url, &overrides).await,
+            Command::Conversations(command) => {
+                return conversations::run_on(command, url, &overrides).await;
+            }
+            Command::Exec(_) | Command::Sandbox(_) | Command::Replay(_) => {
+                return Err(UsageError(NO_SERVER_COMMAND.to_owned()).into());
+            }
+            // Of this machine, whatever the environment says.
+            _ if std::env::var_os(remote::SERVER_VARIABLE).is_some() => {}
+            _ => return Err(UsageError(NO_SERVER_COMMAND.to_owned()).into()),
+        }
+    }
     match arguments.command {
         Command::Run(command) => run::run(command, overrides).await,
         Command::Exec(command) => exec::run(command, overrides).await,
@@ -329,6 +391,8 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Command::Store(command) => store::run(command, &overrides).await,
         Command::Serve(command) => serve::run(command, overrides).await,
         Command::User(command) => user::run(command, &overrides).await,
+        Command::Login(command) => remote::login(command, &overrides).await,
+        Command::Logout(command) => remote::logout(&command, &overrides),
         Command::Audit(command) => audit::run(command, &overrides).await,
         Command::SandboxHost(command) => sandbox_host::run(command, overrides).await,
         Command::Trust(command) => trust::run(&command, &overrides),

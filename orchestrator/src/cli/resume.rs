@@ -4,12 +4,15 @@ use std::path::Path;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCandidates;
+use conversations::run_outcome;
+use protocol::client_api::v2::ConversationStatus;
 use protocol::command::LoopRecovery;
-use protocol::{AgentState, UserCommand};
+use protocol::{AgentState, ConversationId, UserCommand};
 
 use super::confirm::TerminalPrompt;
 use super::conversation_id::ConversationChoice;
 use super::conversation_run::{self, ConversationRun};
+use super::remote::{self, RemoteServer};
 use super::run_options::RunOptions;
 use super::runtime_change::RuntimeChange;
 use super::{
@@ -81,6 +84,76 @@ impl From<FromLoop> for LoopRecovery {
     }
 }
 
+/// Resumes a conversation of a server.
+pub(super) async fn run_on(
+    arguments: ResumeArguments,
+    url: &str,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
+    let ResumeArguments {
+        conversation,
+        task,
+        from_loop,
+        confirm,
+        reject,
+        runtime,
+        runtime_options,
+        options,
+    } = arguments;
+    // The operator grants limits.
+    let limits = RunOptions {
+        max_iterations: None,
+        max_budget: None,
+        ..options.clone()
+    };
+    let runtime = runtime.map(|_| "--runtime");
+    let given = runtime.or(runtime_options.given());
+    if let Some(option) = given.or(limits.given_for_this_machine()) {
+        return Err(UsageError(format!("{option} is chosen by the server")).into());
+    }
+    let server = RemoteServer::open(url, overrides)?;
+    let item = server.find(&conversation).await?;
+    let decision = match reject {
+        Some(reason) => Some(UserCommand::Reject {
+            action: None,
+            reason,
+        }),
+        None => confirm.then(|| UserCommand::confirm(None)),
+    };
+    // An agent that works or asks needs no command: what it asks is shown.
+    let is_active = match item.status {
+        ConversationStatus::Agent(state) => {
+            state.is_working()
+                || state == AgentState::AwaitingUserInput
+                || state == AgentState::AwaitingUserConfirmation
+        }
+        ConversationStatus::Interrupted | ConversationStatus::Damaged => false,
+    };
+    let resume = match from_loop {
+        Some(recovery) => Some(UserCommand::RecoverFromLoop {
+            recovery: recovery.into(),
+        }),
+        // A message and a decision let the agent continue.
+        None if task.is_some() || decision.is_some() || is_active => None,
+        None => Some(UserCommand::Resume {
+            more_iterations: options.max_iterations,
+            more_budget: options.max_budget,
+        }),
+    };
+    if item.agent_state == Some(AgentState::Finished) && task.is_none() {
+        print_finished(&item.id);
+        return Ok(Exit::Finished);
+    }
+    let message = task.map(UserCommand::message);
+    let commands: Vec<_> = [resume, decision, message].into_iter().flatten().collect();
+    // What an agent asks is shown with its question.
+    let event_count = match commands.is_empty() {
+        true => 0,
+        false => item.event_count,
+    };
+    remote::resume(server, &item.id, event_count, commands, options.output()).await
+}
+
 pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> anyhow::Result<Exit> {
     let overrides = arguments
         .options
@@ -95,6 +168,12 @@ pub(super) async fn run(arguments: ResumeArguments, overrides: Overrides) -> any
     let exit = resume_in(&stores, arguments, overrides, &state_dir).await;
     stores.close().await;
     exit
+}
+
+fn print_finished(id: &ConversationId) {
+    print::note(&format!(
+        "conversation {id} has finished; send another message with -t TEXT\n"
+    ));
 }
 
 async fn resume_in(
@@ -156,10 +235,9 @@ async fn resume_in(
         && stored.state.agent_state == AgentState::AwaitingUserInput
         && TerminalPrompt::at_terminal(options.output()).is_some();
     if stored.awaits_message() && !has_message && !asks {
-        print::note(&format!(
-            "conversation {id} has finished; send another message with -t TEXT\n"
-        ));
-        return Ok(super::follow::exit_of(&stored.state, false));
+        print_finished(&id);
+        let outcome = run_outcome(&stored.state);
+        return Ok(super::follow::exit_of(outcome, false));
     }
     if stored.state.last_user_message.is_none() && !has_message && !asks {
         let text = format!("conversation {id} has no task: send one with -t TEXT");

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use conversations::{Conversations, InitialTask};
 use protocol::action::MessageAction;
+use protocol::client_api::v2::CreateConversation;
 
 use super::conversation_run::{self, NewRun};
+use super::remote::{RemoteRun, RemoteServer};
 use super::run_options::RunOptions;
-use super::{BackendOptions, pictures, prepare, print, saved_trajectory, trusted_config};
+use super::{BackendOptions, pictures, prepare, print, remote, saved_trajectory, trusted_config};
 use crate::compose;
 use crate::config::Overrides;
 use crate::exit::{Exit, UsageError};
@@ -55,6 +57,10 @@ pub(super) struct RunArguments {
     #[arg(long, value_name = "URL[#BRANCH]")]
     selected_repo: Option<String>,
 
+    /// With --server: end once the task is stored, and print the id of the conversation.
+    #[arg(long)]
+    detach: bool,
+
     #[command(flatten)]
     backend: BackendOptions,
 
@@ -62,7 +68,56 @@ pub(super) struct RunArguments {
     options: RunOptions,
 }
 
+/// Gives the task to an agent of a server.
+pub(super) async fn run_on(
+    arguments: RunArguments,
+    url: &str,
+    overrides: &Overrides,
+) -> anyhow::Result<Exit> {
+    let local = arguments.backend.given();
+    if let Some(option) = local.or(arguments.options.given_for_this_machine()) {
+        return Err(UsageError(format!("{option} is chosen by the server")).into());
+    }
+    if let Some(agent) = arguments.agent.as_ref().filter(|agent| agent.contains('/')) {
+        return Err(UsageError(format!("{agent}: a server has no files of this machine")).into());
+    }
+    let server = RemoteServer::open(url, overrides)?;
+    let output = arguments.options.output();
+    let task = arguments.task.or(arguments.positional_task);
+    let content = read_task(task, arguments.file.as_deref())?;
+    let image_urls = Some(pictures::read(&arguments.image_files)?).filter(|urls| !urls.is_empty());
+    let (repository, branch) = match arguments.selected_repo {
+        Some(repository) => match repository.split_once('#') {
+            Some((url, branch)) => (Some(url.to_owned()), Some(branch.to_owned())),
+            None => (Some(repository), None),
+        },
+        None => (None, None),
+    };
+    let request = CreateConversation {
+        agent: arguments.agent,
+        message: Some(MessageAction {
+            content,
+            image_urls,
+            ..MessageAction::default()
+        }),
+        repository,
+        branch,
+        title: arguments.name,
+        ..CreateConversation::default()
+    };
+    let run = RemoteRun {
+        request,
+        output,
+        is_detached: arguments.detach,
+    };
+    remote::run(run, server).await
+}
+
 pub(super) async fn run(arguments: RunArguments, overrides: Overrides) -> anyhow::Result<Exit> {
+    if arguments.detach {
+        let text = "--detach needs --server URL: this process runs the agent otherwise";
+        return Err(UsageError(text.to_owned()).into());
+    }
     let overrides = arguments
         .backend
         .overrides(arguments.options.overrides(overrides));

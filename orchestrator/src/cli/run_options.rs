@@ -65,6 +65,21 @@ impl RunOptions {
         }
     }
 
+    /// Returns an option that was given and that only works for conversations of this machine.
+    pub(super) fn given_for_this_machine(&self) -> Option<&'static str> {
+        let options = [
+            ("--model", self.model.is_some()),
+            ("--max-iterations", self.max_iterations.is_some()),
+            ("--max-budget-per-task", self.max_budget.is_some()),
+            ("--secret", !self.secrets.is_empty()),
+            ("--record", self.record.is_some()),
+            ("--replay", self.replay.is_some()),
+            ("--save-trajectory", self.save_trajectory.is_some()),
+        ];
+        let given = options.into_iter().find(|(_, is_given)| *is_given);
+        given.map(|(name, _)| name)
+    }
+
     /// Connects the models. Their calls are recorded or replayed if requested. A scripted model
     /// skips `answered` responses.
     pub(super) fn models(

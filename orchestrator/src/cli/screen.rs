@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use engine::conversation::State;
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use protocol::update::{ModelProgress, SandboxStart};
-use protocol::{AgentState, ConversationId, ConversationUpdate, Event, EventId};
+use protocol::{ConversationId, ConversationUpdate, Event, EventId};
 
 use super::palette::{self, Palette};
 use super::{print, transcript::Transcript};
@@ -61,9 +60,9 @@ impl Screen {
     }
 
     /// Registers the agents that were started before the first shown event.
-    pub(super) fn register_agents(&mut self, state: &State) {
-        for (id, child) in &state.children {
-            self.transcript.register_agent(*id, &child.agent);
+    pub(super) fn register_agents(&mut self, agents: Vec<(EventId, String)>) {
+        for (id, agent) in agents {
+            self.transcript.register_agent(id, &agent);
         }
     }
 
@@ -167,15 +166,6 @@ impl Screen {
                 ));
             }
         }
-    }
-
-    pub(super) fn show_status_of(&self, state: &State) {
-        self.set_status(match (state.agent_state, state.has_pending_actions()) {
-            (AgentState::Loading, false) => "creating the sandbox",
-            (AgentState::Loading, true) => "setting up the workspace",
-            (_, true) => "running in the sandbox",
-            _ => "waiting for the model",
-        });
     }
 
     pub(super) fn set_status(&self, text: &str) {

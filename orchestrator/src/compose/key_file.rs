@@ -32,6 +32,12 @@ pub(super) fn load(path: &Path) -> anyhow::Result<SecretString> {
     )
 }
 
+/// Returns the key in an environment variable. `None` if it is not set.
+pub(crate) fn key_from_variable(name: &str) -> anyhow::Result<Option<SecretString>> {
+    let key = std::env::var(name).ok();
+    key.map(|key| check(name, &key)).transpose()
+}
+
 /// Checks a key of this source: a file or a variable.
 pub(super) fn check(source: &str, key: &str) -> anyhow::Result<SecretString> {
     if key.len() < MIN_KEY_LENGTH || !key.bytes().all(|byte| byte.is_ascii_graphic()) {

@@ -27,6 +27,7 @@ use agent::memory;
 use condenser::condenser;
 pub(crate) use conversations::{host_error, restore_settings};
 pub(crate) use hosted::ConfiguredFactory;
+pub(crate) use key_file::key_from_variable;
 pub(crate) use model::{
     CallMode, Models, call_models, check_key, check_models, provider_models, reach_provider,
     stored_model_name,

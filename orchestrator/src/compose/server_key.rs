@@ -27,8 +27,7 @@ impl ServerKey {
     /// Reads the key from the environment, else from the state folder. Generates it if there is
     /// none, so that the caller prints it right afterwards: a later start does not.
     pub(crate) fn load(state_dir: &StateDir) -> anyhow::Result<Self> {
-        if let Ok(key) = std::env::var(KEY_VARIABLE) {
-            let secret = key_file::check(KEY_VARIABLE, &key)?;
+        if let Some(secret) = key_file::key_from_variable(KEY_VARIABLE)? {
             return Ok(Self {
                 secret,
                 source: KeySource::Variable(KEY_VARIABLE),

@@ -71,9 +71,7 @@ pub async fn readers_do_not_delay_each_other(backend: &dyn ServiceBackend) {
 }
 
 /// A stream has each event once, across a stop, a lost connection and a resumption.
-pub async fn stream_continues_while_the_conversation_is_closed_and_resumed(
-    backend: &dyn ServiceBackend,
-) {
+pub async fn stream_continues_when_the_conversation_is_resumed(backend: &dyn ServiceBackend) {
     let service = backend.service(Some("ada"));
     let id = asked(service.as_ref()).await;
     let mut updates = service.follow(&id, None).await.unwrap();

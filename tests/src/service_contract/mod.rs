@@ -51,7 +51,7 @@ macro_rules! service_contract {
             commands::only_the_operator_grants_limits,
             follow::event_pages_and_streams_have_the_same_events,
             follow::readers_do_not_delay_each_other,
-            follow::stream_continues_while_the_conversation_is_closed_and_resumed,
+            follow::stream_continues_when_the_conversation_is_resumed,
         );
     };
     ($backend:expr; $($module:ident::$case:ident,)*) => {

@@ -12,9 +12,9 @@ use protocol::{
 };
 
 use super::{Awaited, HostedConversations, MIN_QUESTION_AGE};
-use crate::ConversationsError;
 use crate::checks::{applied_before, find_decided};
 use crate::client_limits::check_command;
+use crate::error::ConversationsError;
 
 /// Number of events from an action to the question about it, at most.
 const MAX_EVENTS_TO_QUESTION: usize = 64;
@@ -178,7 +178,7 @@ pub(super) fn check_room(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Conversations;
+    use crate::conversations::Conversations;
 
     #[test]
     fn messages_of_a_conversation_have_a_maximum_length() {

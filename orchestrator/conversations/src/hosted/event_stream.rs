@@ -7,7 +7,8 @@ use protocol::{ConversationId, ConversationUpdate, Event, EventId};
 use tokio::sync::watch;
 
 use super::HostedConversations;
-use crate::{ConversationsError, Follower};
+use crate::error::ConversationsError;
+use crate::follow::Follower;
 
 /// Number of events per read of the store. Bounds the memory of each reader.
 const PAGE_SIZE: usize = 32;

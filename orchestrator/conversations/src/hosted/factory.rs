@@ -14,6 +14,8 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{ConversationId, UserId};
 
 use crate::claim::Claim;
+use crate::client_limits::{check_sent, check_text, check_title};
+use crate::error::InvalidRequest;
 use crate::host::HostError;
 use crate::parts::ConversationParts;
 use crate::start::NewConversation;
@@ -89,6 +91,22 @@ pub struct ConversationRequest {
 }
 
 impl ConversationRequest {
+    /// Checks what clients send, and removes from the message what only agents have.
+    pub(super) fn check(&mut self) -> Result<(), InvalidRequest> {
+        let id = self.id.as_ref();
+        if id.is_some_and(|id| uuid::Uuid::try_parse(id.as_str()).is_err()) {
+            return Err(InvalidRequest::new("id", "must be a UUID"));
+        }
+        if let Some(message) = &mut self.message {
+            check_sent(message)?;
+        }
+        check_text(
+            "instructions",
+            self.instructions.as_deref().unwrap_or_default(),
+        )?;
+        check_title("title", self.title.as_deref().unwrap_or_default())
+    }
+
     /// Creates the request of a client's user. `None` for the operator.
     pub fn new(owner: Option<UserId>, request: CreateConversation) -> Self {
         let CreateConversation {

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::HostedConversations;
 use super::slots::Slot;
-use crate::{CloseReason, ConversationsError, Follower};
+use crate::error::ConversationsError;
+use crate::follow::Follower;
+use crate::running::CloseReason;
 
 /// Delay before a log is read again that could not be read.
 const FOLLOW_RETRY_DELAY: Duration = Duration::from_secs(5);

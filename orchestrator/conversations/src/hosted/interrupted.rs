@@ -12,7 +12,8 @@ use protocol::{ConversationId, UserCommand};
 use tokio::time::{Instant, sleep};
 
 use super::{CONCURRENT_CHANGES, HostedConversations};
-use crate::{ConversationFilter, ConversationsError};
+use crate::error::ConversationsError;
+use crate::list::ConversationFilter;
 
 /// Delay before the next attempt while the maximum number of conversations runs, or the store is
 /// not available.

@@ -24,8 +24,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::checks::applied_before;
-use crate::client_limits::check_new;
-use crate::{CloseReason, Conversations, ConversationsError, DeleteMode, HostError};
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
+use crate::host::HostError;
+use crate::library::DeleteMode;
+use crate::running::CloseReason;
 
 use slots::{Occupied, Owner, Slot, Slots};
 
@@ -118,7 +121,7 @@ impl HostedConversations {
         self: &Arc<Self>,
         mut request: ConversationRequest,
     ) -> Result<ConversationId, ConversationsError> {
-        check_new(&mut request)?;
+        request.check()?;
         let id = request.id.clone().unwrap_or_else(Conversations::new_id);
         self.change_awaited(&id, |this, id, awaited| async move {
             if request.id.is_some() && this.is_created(&id, &request.owner).await? {

@@ -21,7 +21,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::stop_on_drop::StopOnDrop;
 use super::{ConversationRequest, HostedConversations};
-use crate::{Conversations, ConversationsError, Follower};
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
+use crate::follow::Follower;
 
 /// Number of events per read of the store.
 const PAGE_SIZE: usize = 64;

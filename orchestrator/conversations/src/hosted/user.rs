@@ -16,11 +16,12 @@ use protocol::{
 
 use super::{EventStream, HostedConversations};
 use crate::client_view::{event_json, to_client};
+use crate::error::ConversationsError;
 use crate::error::InvalidRequest;
+use crate::event_query::SelectedEvents;
+use crate::hosted::ConversationRequest;
+use crate::list::{ConversationEntry, ConversationFilter};
 use crate::service::{ConversationService, ServiceError, Updates};
-use crate::{
-    ConversationEntry, ConversationFilter, ConversationRequest, ConversationsError, SelectedEvents,
-};
 
 /// Maximum number of conversations of a page.
 const MAX_LIST_SIZE: usize = 100;

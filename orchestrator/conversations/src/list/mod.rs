@@ -75,7 +75,7 @@ impl ConversationEntry {
     /// Returns the status. A conversation whose process has ended is not running.
     pub fn status(&self) -> ConversationStatus {
         match &self.overview {
-            Ok(overview) if is_working(overview.agent_state()) && !self.is_locked => {
+            Ok(overview) if overview.agent_state().is_working() && !self.is_locked => {
                 ConversationStatus::Interrupted
             }
             Ok(overview) => ConversationStatus::Agent(overview.agent_state()),
@@ -120,7 +120,7 @@ impl ConversationFilter {
         }
         let is_selected = |state: &AgentState| {
             self.statuses.contains(&ConversationStatus::Agent(*state))
-                || is_working(*state) && self.statuses.contains(&ConversationStatus::Interrupted)
+                || state.is_working() && self.statuses.contains(&ConversationStatus::Interrupted)
         };
         let agent_states = ConversationStatus::ALL
             .into_iter()
@@ -130,26 +130,6 @@ impl ConversationFilter {
 
     fn selects(&self, entry: &ConversationEntry) -> bool {
         self.statuses.is_empty() || self.statuses.contains(&entry.status())
-    }
-}
-
-/// Whether an agent in this state works, provided that its process still runs.
-fn is_working(state: AgentState) -> bool {
-    match state {
-        AgentState::Loading
-        | AgentState::Init
-        | AgentState::Running
-        | AgentState::UserConfirmed
-        | AgentState::UserRejected
-        | AgentState::RateLimited => true,
-        AgentState::AwaitingUserInput
-        | AgentState::Paused
-        | AgentState::Stopped
-        | AgentState::Finished
-        | AgentState::Rejected
-        | AgentState::Error
-        | AgentState::AwaitingUserConfirmation
-        | AgentState::Unknown => false,
     }
 }
 

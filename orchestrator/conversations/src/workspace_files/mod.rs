@@ -22,7 +22,8 @@ use engine::sandbox::{ByteSource, Sandbox, SandboxFiles, TransferKind};
 use protocol::ConversationId;
 use protocol::sandbox_api::FileKind;
 
-use crate::{Conversations, ConversationsError};
+use crate::conversations::Conversations;
+use crate::error::ConversationsError;
 
 use path::WorkspacePath;
 

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 
-use super::{Redactor, StreamRedactor};
+use super::redactor::Redactor;
+use super::stream::StreamRedactor;
 use crate::llm::{Completion, Llm, LlmError, LlmProgress, LlmRequest};
 
 /// Wraps the model of a conversation.

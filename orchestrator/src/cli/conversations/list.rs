@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use conversations::{ConversationEntry, ConversationFilter, Conversations, Overview};
 use engine::clock;
-use protocol::client_api::v2::ConversationStatus;
+use protocol::client_api::v2::{ConversationItem, ConversationStatus, ListConversations};
+use protocol::{Timestamp, UserId};
 use serde_json::{Value, json};
 
+use crate::cli::remote::{self, RemoteServer};
 use crate::cli::{print, table};
-use crate::exit::Exit;
+use crate::exit::{Exit, UsageError};
 
 /// The values of `--state`.
 fn states() -> [&'static str; ConversationStatus::ALL.len()] {
@@ -56,11 +58,33 @@ pub(super) async fn run(
     conversations: &Conversations,
 ) -> anyhow::Result<Exit> {
     let entries = conversations.list(&arguments.filter()).await?;
-    if arguments.json {
-        let rows: Vec<Value> = entries.iter().map(to_json).collect();
+    print_rows(entries.iter().map(Row::from), arguments.json)
+}
+
+/// Lists the conversations of a server.
+pub(super) async fn run_on(
+    arguments: ListArguments,
+    server: &RemoteServer,
+) -> anyhow::Result<Exit> {
+    if arguments.here || arguments.directory.is_some() {
+        let text = "folders of a server are not those of this machine: leave out --here and -d";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    let request = ListConversations {
+        text: arguments.text,
+        status: arguments.state,
+        ..ListConversations::default()
+    };
+    let items = remote::list(server, request, arguments.limit).await?;
+    print_rows(items.iter().map(Row::from), arguments.json)
+}
+
+fn print_rows<'a>(rows: impl Iterator<Item = Row<'a>>, as_json: bool) -> anyhow::Result<Exit> {
+    if as_json {
+        let rows: Vec<Value> = rows.map(|row| row.to_json()).collect();
         print::line(&serde_json::to_string(&rows)?)?;
     } else {
-        let rows: Vec<_> = entries.iter().map(to_cells).collect();
+        let rows: Vec<_> = rows.map(|row| row.to_cells()).collect();
         table::print_fitted(
             ["ID", "STATE", "AGE", "COST", "MODEL", "FOLDER", "TITLE"],
             &rows,
@@ -90,50 +114,100 @@ impl ListArguments {
     }
 }
 
-fn model(overview: &Overview) -> &str {
-    overview.model.as_deref().unwrap_or_default()
+/// A row of the list. `None` for what cannot be read.
+pub(super) struct Row<'a> {
+    id: &'a str,
+    status: ConversationStatus,
+    /// The last state of the agent, or that the log is damaged.
+    agent_state: ConversationStatus,
+    title: Option<&'a str>,
+    model: Option<&'a str>,
+    cost: Option<f64>,
+    owner: Option<&'a UserId>,
+    folder: Option<&'a str>,
+    event_count: Option<u64>,
+    created_at: Option<&'a Timestamp>,
+    last_updated_at: Option<&'a Timestamp>,
+    error: Option<String>,
 }
 
-pub(super) fn to_json(entry: &ConversationEntry) -> Value {
-    let (summary, overview) = (entry.summary.as_ref(), entry.overview.as_ref().ok());
-    let agent_state = overview.map(|overview| ConversationStatus::Agent(overview.agent_state()));
-    json!({
-        "conversation_id": entry.id(),
-        "title": overview.map(Overview::title),
-        "agent_state": agent_state.unwrap_or(ConversationStatus::Damaged).as_str(),
-        "interrupted": entry.status() == ConversationStatus::Interrupted,
-        "model": overview.map(model),
-        "cost": overview.map(Overview::cost),
-        "owner": overview.and_then(|overview| overview.owner.as_ref()),
-        "folder": overview.and_then(|overview| overview.folder.as_deref()),
-        "events": summary.map(|summary| summary.events),
-        "created_at": summary.map(|summary| &summary.created_at),
-        "last_updated_at": summary.map(|summary| &summary.last_updated_at),
-        "error": entry.error(),
-    })
+impl<'a> From<&'a ConversationEntry> for Row<'a> {
+    fn from(entry: &'a ConversationEntry) -> Self {
+        let (summary, overview) = (entry.summary.as_ref(), entry.overview.as_ref().ok());
+        let agent_state =
+            overview.map(|overview| ConversationStatus::Agent(overview.agent_state()));
+        Self {
+            id: entry.id(),
+            status: entry.status(),
+            agent_state: agent_state.unwrap_or(ConversationStatus::Damaged),
+            title: overview.map(Overview::title),
+            model: overview.map(|overview| overview.model.as_deref().unwrap_or_default()),
+            cost: overview.map(Overview::cost),
+            owner: overview.and_then(|overview| overview.owner.as_ref()),
+            folder: overview.and_then(|overview| overview.folder.as_deref()),
+            event_count: summary.map(|summary| summary.events),
+            created_at: summary.map(|summary| &summary.created_at),
+            last_updated_at: summary.map(|summary| &summary.last_updated_at),
+            error: entry.error(),
+        }
+    }
 }
 
-fn to_cells(entry: &ConversationEntry) -> [String; 7] {
-    let none = || "-".to_owned();
-    let overview = entry.overview.as_ref().ok();
-    let age = entry.summary.as_ref().map(|summary| {
-        let seconds =
-            clock::epoch_seconds(&clock::now()) - clock::epoch_seconds(&summary.last_updated_at);
-        #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
-        table::age(seconds as i64)
-    });
-    let cost = overview.map(Overview::cost).filter(|cost| *cost > 0.0);
-    [
-        entry.id().to_owned(),
-        entry.status().as_str().to_owned(),
-        age.unwrap_or_else(none),
-        cost.map_or_else(none, |cost| format!("${cost:.4}")),
-        overview.map_or_else(none, |overview| model(overview).to_owned()),
-        overview
-            .and_then(|overview| overview.folder.clone())
-            .unwrap_or_else(none),
-        entry
-            .error()
-            .unwrap_or_else(|| overview.map_or("", Overview::title).to_owned()),
-    ]
+impl<'a> From<&'a ConversationItem> for Row<'a> {
+    fn from(item: &'a ConversationItem) -> Self {
+        let agent_state = item.agent_state.map(ConversationStatus::Agent);
+        Self {
+            id: item.id.as_str(),
+            status: item.status,
+            agent_state: agent_state.unwrap_or(ConversationStatus::Damaged),
+            title: Some(&item.title),
+            model: Some(item.model.as_deref().unwrap_or_default()),
+            cost: Some(item.cost),
+            owner: item.owner.as_ref(),
+            folder: item.folder.as_deref(),
+            event_count: Some(item.event_count),
+            created_at: Some(&item.created_at),
+            last_updated_at: Some(&item.last_updated_at),
+            error: None,
+        }
+    }
+}
+
+impl Row<'_> {
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "conversation_id": self.id,
+            "title": self.title,
+            "agent_state": self.agent_state.as_str(),
+            "interrupted": self.status == ConversationStatus::Interrupted,
+            "model": self.model,
+            "cost": self.cost,
+            "owner": self.owner,
+            "folder": self.folder,
+            "events": self.event_count,
+            "created_at": self.created_at,
+            "last_updated_at": self.last_updated_at,
+            "error": self.error,
+        })
+    }
+
+    fn to_cells(&self) -> [String; 7] {
+        let none = || "-".to_owned();
+        let age = self.last_updated_at.map(|time| {
+            let seconds = clock::epoch_seconds(&clock::now()) - clock::epoch_seconds(time);
+            #[expect(clippy::cast_possible_truncation, reason = "the cast saturates")]
+            table::age(seconds as i64)
+        });
+        let cost = self.cost.filter(|cost| *cost > 0.0);
+        let error = self.error.clone();
+        [
+            self.id.to_owned(),
+            self.status.as_str().to_owned(),
+            age.unwrap_or_else(none),
+            cost.map_or_else(none, |cost| format!("${cost:.4}")),
+            self.model.map_or_else(none, str::to_owned),
+            self.folder.map_or_else(none, str::to_owned),
+            error.unwrap_or_else(|| self.title.unwrap_or_default().to_owned()),
+        ]
+    }
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 use clap::builder::NonEmptyStringValueParser;
 use clap_complete::engine::ArgValueCompleter;
 use conversations::{
-    ConversationSelector, Conversations, ConversationsError, DeleteMode, HostError,
+    ConversationSelector, ConversationService as _, Conversations, ConversationsError, DeleteMode,
+    HostError,
 };
 use protocol::ConversationId;
 
+use crate::cli::conversation_id::ConversationChoice;
+use crate::cli::remote::RemoteServer;
 use crate::cli::{candidates, duration_argument, print};
 use crate::compose::{self, StateDir};
 use crate::config::{Config, UnknownRuntime};
@@ -86,6 +89,44 @@ pub(super) async fn run(
                     "cannot remove conversation {id}: {:#}",
                     with_hint(error)
                 ));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok(exit)
+}
+
+/// Removes conversations of a server.
+pub(super) async fn run_on(
+    arguments: RemoveArguments,
+    server: &RemoteServer,
+) -> anyhow::Result<Exit> {
+    if arguments.force || arguments.host.is_some() || arguments.older_than.is_some() {
+        let text = "with --server, only ids and --yes: the server removes sandboxes and workspaces";
+        return Err(UsageError(text.to_owned()).into());
+    }
+    let (mut chosen, mut exit) = (Vec::new(), Exit::Finished);
+    for id in arguments.ids {
+        let choice = ConversationChoice::from(id);
+        match server.find(&choice).await {
+            Ok(item) if chosen.contains(&item.id) => {}
+            Ok(item) => chosen.push(item.id),
+            Err(error) if crate::exit::of_error(&error) == Exit::Usage => {
+                print::error(&format!("{error:#}"));
+                exit = Exit::Usage;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if !arguments.yes && !is_confirmed(chosen.len(), false)? {
+        return Ok(Exit::Failed);
+    }
+    for id in chosen {
+        match server.conversations.delete(&id).await {
+            Ok(()) => print::line(id.as_str())?,
+            Err(error) => {
+                let error = anyhow::Error::from(error);
+                print::error(&format!("cannot remove conversation {id}: {error:#}"));
                 exit = Exit::Failed;
             }
         }

@@ -1,14 +1,17 @@
 //! `glovebox conversations show`: the state and the settings of a conversation, and its events.
 
 use anyhow::Context as _;
-use conversations::{ConversationEntry, Conversations};
+use conversations::{ConversationEntry, ConversationService as _, Conversations};
 use engine::conversation::State;
+use protocol::client_api::v2::ConversationItem;
 use protocol::record::ConversationStarted;
-use protocol::{ConversationId, Event};
+use protocol::{ConversationId, Event, EventQuery};
 use serde_json::{Value, json};
 
-use super::list;
+use super::list::Row;
+use crate::cli::conversation_id::ConversationChoice;
 use crate::cli::print;
+use crate::cli::remote::RemoteServer;
 use crate::cli::transcript::Transcript;
 use crate::exit::Exit;
 
@@ -36,6 +39,64 @@ pub(super) async fn run(
     Ok(Exit::Finished)
 }
 
+/// Shows a conversation of a server.
+pub(super) async fn run_on(
+    server: &RemoteServer,
+    conversation: &ConversationChoice,
+    as_json: bool,
+) -> anyhow::Result<Exit> {
+    let item = server.find(conversation).await?;
+    if as_json {
+        let head = Row::from(&item).to_json();
+        print::line(&json!({ "conversation": head }).to_string())?;
+    } else {
+        print::text(&remote_head(&item))?;
+    }
+    let mut transcript = Transcript::new().with_ids();
+    let mut query = EventQuery::default();
+    loop {
+        let page = server.conversations.events(&item.id, query.clone()).await?;
+        for event in page.parse()? {
+            match as_json {
+                true => print::line(&serde_json::to_string(&event)?)?,
+                false => print::text(&transcript.format_event(&event))?,
+            }
+        }
+        let Some(next) = page.next_id else {
+            return Ok(Exit::Finished);
+        };
+        query.from = next;
+    }
+}
+
+/// Returns a line for each setting that a server shows, and an empty one.
+fn remote_head(item: &ConversationItem) -> String {
+    let cost = Some(item.cost).filter(|cost| *cost > 0.0);
+    let lines = [
+        ("conversation", Some(item.id.to_string())),
+        ("title", Some(item.title.clone())),
+        ("state", Some(item.status.to_string())),
+        ("model", item.model.clone()),
+        ("cost", cost.map(|cost| format!("${cost:.4}"))),
+        ("folder", item.folder.clone()),
+        ("repository", item.repository.clone()),
+        ("branch", item.branch.clone()),
+        ("owner", item.owner.as_ref().map(ToString::to_string)),
+        ("created", Some(item.created_at.as_str().to_owned())),
+        ("updated", Some(item.last_updated_at.as_str().to_owned())),
+    ];
+    to_lines(lines.into_iter())
+}
+
+/// Returns a line for each value that is not empty, and an empty one.
+fn to_lines(values: impl Iterator<Item = (&'static str, Option<String>)>) -> String {
+    let lines = values.filter_map(|(name, value)| {
+        let value = print::visible_line(&value.filter(|value| !value.is_empty())?);
+        Some(format!("{name:<12}  {value}\n"))
+    });
+    lines.chain(["\n".to_owned()]).collect()
+}
+
 /// The state and the settings of a conversation.
 struct Head<'a> {
     entry: &'a ConversationEntry,
@@ -56,7 +117,7 @@ impl<'a> Head<'a> {
     /// Returns the row of `conversations ls --json`, and the settings that the list lacks.
     fn to_json(&self) -> Value {
         let (started, state) = (&self.started, &self.state);
-        let mut head = list::to_json(self.entry);
+        let mut head = Row::from(self.entry).to_json();
         let overview = self.entry.overview.as_ref().ok();
         let more = json!({
             "agent": started.agent,
@@ -152,11 +213,7 @@ impl<'a> Head<'a> {
                 summary.map(|summary| summary.last_updated_at.as_str().to_owned()),
             ),
         ];
-        let lines = lines.into_iter().filter_map(|(name, value)| {
-            let value = print::visible_line(&value.filter(|value| !value.is_empty())?);
-            Some(format!("{name:<12}  {value}\n"))
-        });
-        lines.chain(["\n".to_owned()]).collect()
+        to_lines(lines.into_iter())
     }
 
     /// Returns the runtime of the latest sandbox, which `resume --runtime` may have changed.
