@@ -1,5 +1,5 @@
-//! What clients see of a conversation. Records are for Glovebox itself, and causes of failures are for
-//! the operator.
+//! What clients see of a conversation. Records are for Glovebox itself, and causes of failures are
+//! for the operator.
 
 use std::sync::Arc;
 
