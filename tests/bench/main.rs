@@ -19,6 +19,7 @@ mod load;
 mod report;
 mod serve;
 mod server;
+mod service;
 mod shell;
 mod ssh;
 mod steps;
@@ -42,7 +43,7 @@ const GROUP_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 type BenchmarkGroup = (&'static str, fn(BenchmarkReport) -> BoxFuture<'static, ()>);
 
 /// The groups in the order of a complete run.
-const GROUPS: [BenchmarkGroup; 10] = [
+const GROUPS: [BenchmarkGroup; 11] = [
     ("shell", |report| shell::measure(report).boxed()),
     ("server", |report| server::measure(report).boxed()),
     ("load", |report| load::measure(report).boxed()),
@@ -52,6 +53,7 @@ const GROUPS: [BenchmarkGroup; 10] = [
     ("list", |report| list::measure(report).boxed()),
     ("steps", |report| steps::measure(report).boxed()),
     ("serve", |report| serve::measure(report).boxed()),
+    ("service", |report| service::measure(report).boxed()),
     ("ssh", |report| ssh::measure(report).boxed()),
 ];
 

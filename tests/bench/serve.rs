@@ -45,7 +45,9 @@ pub(crate) async fn measure(report: BenchmarkReport) {
         Some(backend) => report.add(start(backend, report.repetitions(STARTS)).await),
         None => report.skip("serve", "no bubblewrap"),
     }
-    report.add(page(report.repetitions(PAGES)).await);
+    for route in [&V0_PAGE, &PAGE] {
+        report.add(page(report.repetitions(PAGES), route).await);
+    }
     report.add_all(concurrent(report.repetitions(CONVERSATIONS)).await);
     report.add(fan_out(report.repetitions(FOLLOWERS), report.repetitions(STEPS)).await);
 }
@@ -137,8 +139,28 @@ async fn start(backend: LocalBackend, count: usize) -> Figure {
     }
 }
 
+/// A page of a long conversation.
+struct PageRoute {
+    name: &'static str,
+    path: &'static str,
+    events: usize,
+}
+
+const V0_PAGE: PageRoute = PageRoute {
+    name: "20 of 10,000 events, p50 (floor: axum with that body)",
+    path: "/api/conversations/long/events?start_id=5000&limit=20",
+    events: 20,
+};
+
+const PAGE: PageRoute = PageRoute {
+    name: "100 of 10,000 events over /api/v2, p50 (floor: axum with that body)",
+    path: "/api/v2/conversations/long/events?from=5000&limit=100",
+    events: 100,
+};
+
 /// Measures a page of a long conversation. The floor is the same body from axum.
-async fn page(count: usize) -> Figure {
+async fn page(count: usize, route: &PageRoute) -> Figure {
+    let PageRoute { name, path, events } = *route;
     let home = Home::new();
     let script = home.script(&json!([finish()]));
     let file = home
@@ -151,12 +173,8 @@ async fn page(count: usize) -> Figure {
     )
     .await;
     let server = HostServer::start(&home, &script, &[]);
-    let path = format!(
-        "/api/conversations/long/events?start_id={}&limit=20",
-        STORED_EVENTS / 2
-    );
-    let body = server.get(&path).await;
-    assert_eq!(body["events"].as_array().unwrap().len(), 20);
+    let body = server.get(path).await;
+    assert_eq!(body["events"].as_array().unwrap().len(), events);
     let text = body.to_string();
     let bare = Router::new().fallback(get(async move || {
         ([("content-type", "application/json")], text)
@@ -193,7 +211,7 @@ async fn page(count: usize) -> Figure {
         floors.push(started.elapsed());
         let started = Instant::now();
         server
-            .request(Method::GET, &path)
+            .request(Method::GET, path)
             .send()
             .await
             .unwrap()
@@ -206,13 +224,7 @@ async fn page(count: usize) -> Figure {
     server.terminate();
     let floor = quantile_ms(&mut floors, 0.5);
     let value = quantile_ms(&mut times, 0.5);
-    Figure::within(
-        "20 of 10,000 events, p50 (floor: axum with that body)",
-        value,
-        "ms",
-        floor,
-        3.0,
-    )
+    Figure::within(name, value, "ms", floor, 3.0)
 }
 
 /// Appends a conversation that the server did not start.

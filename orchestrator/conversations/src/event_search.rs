@@ -22,7 +22,8 @@ const MAX_SEARCH_TIME: Duration = Duration::from_secs(20);
 
 impl Conversations {
     /// Returns the events that a query selects, in the form of a view. The page ends with the event
-    /// that exceeds `max_bytes` of JSON. A page without events that has more was too long to search.
+    /// that exceeds `max_bytes` of JSON. A page without events that has more was too long to
+    /// search.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].

@@ -42,8 +42,8 @@ pub struct ConversationParts {
 }
 
 impl ConversationParts {
-    /// Returns the engine's parts, which redact secrets in the log, in answers that are streamed, and
-    /// in calls to tool servers.
+    /// Returns the engine's parts, which redact secrets in the log, in answers that are streamed,
+    /// and in calls to tool servers.
     pub(crate) fn to_guarded(&self, store: Arc<dyn EventStore>, claim: &Claim) -> EngineParts {
         let redactor = &self.redactor;
         let guard = |member: &TeamMember| TeamMember {

@@ -17,7 +17,8 @@ pub async fn command_with_an_id_is_applied_once(backend: &dyn ServiceBackend) {
     assert!(events[0].is_some() && events.iter().all(|event| *event == events[0]));
     let mut updates = service.follow(&id, None).await.unwrap();
     wait_for(&mut updates, AgentState::Finished).await;
-    // Reordered: the older command is sent again after a newer one, with the connection cut between.
+    // Reordered: the older command is sent again after a newer one, and the connection is cut
+    // before it.
     let newer = service.apply(&id, message("two", "Eva")).await.unwrap();
     backend.disturb();
     let older = service.apply(&id, message("one", "Ada")).await.unwrap();

@@ -10,6 +10,7 @@ use conversations::{
     NoWorkspaces, ProcessLocks, StoredConversation, UserConversations,
 };
 use engine::conversation::SandboxDisposition;
+use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use protocol::Observation;
@@ -27,10 +28,14 @@ mod embedded;
 pub struct InProcess(Arc<HostedConversations>);
 
 impl InProcess {
-    /// Creates a service without conversations.
+    /// Creates a service without conversations, in memory.
     #[expect(clippy::new_without_default, reason = "like other backends")]
     pub fn new() -> Self {
-        let store = Arc::new(MemoryStore::default());
+        Self::with_store(Arc::new(MemoryStore::default()))
+    }
+
+    /// Creates a service of the conversations in a store.
+    pub fn with_store(store: Arc<dyn EventStore>) -> Self {
         let locks = Arc::new(ProcessLocks::default());
         let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
         let options = HostingOptions {

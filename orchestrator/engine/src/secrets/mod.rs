@@ -2,8 +2,9 @@
 //!
 //! The values are redacted wherever text enters or leaves the engine: [`GuardedProvider`] wraps the
 //! sandboxes, [`GuardedToolServers`] the tool servers, [`GuardedLlm`] the models, whose answers are
-//! streamed, [`GuardedStore`] the event store. Code that prints uses the [`Redactor`] directly. A sandbox gets a secret only through the environment of a
-//! command: [`GuardedProvider`] injects those that the [`SecretRegistry`] finds in its text.
+//! streamed, [`GuardedStore`] the event store. Code that prints uses the [`Redactor`] directly. A
+//! sandbox gets a secret only through the environment of a command: [`GuardedProvider`] injects
+//! those that the [`SecretRegistry`] finds in its text.
 
 mod finder;
 mod guarded_llm;

@@ -90,8 +90,8 @@ pub(crate) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Creates a paused conversation that shares the events of another one up to `last_event`, or all of
-/// them. It has no sandbox yet, and a copy of the other one's own workspace.
+/// Creates a paused conversation that shares the events of another one up to `last_event`, or all
+/// of them. It has no sandbox yet, and a copy of the other one's own workspace.
 #[utoipa::path(post, path = "/api/v2/conversations/{id}/fork",
     params(("id" = ConversationId, Path, description = "The conversation")),
     request_body = ForkConversation,
