@@ -14,7 +14,7 @@ use crate::event_query::{EventView, SelectedEvents};
 use crate::host::HostError;
 
 /// Maximum number of events per read of the store. Bounds the memory.
-const MAX_READ_SIZE: u64 = 64;
+const MAX_READ_SIZE: u64 = 128;
 
 /// Time after which a page ends with what is found so far: few events of a long log may be
 /// selected.

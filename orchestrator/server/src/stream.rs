@@ -212,13 +212,22 @@ fn server_sent(messages: MessageStream) -> impl Stream<Item = Result<ServerSentE
             Ok(message) => (message, Some(messages)),
             Err(error) => (failure(&error), None),
         };
-        let json = serde_json::to_string(&message).ok()?;
-        let MessageParts { kind, data } = serde_json::from_str(&json).ok()?;
-        let event = ServerSentEvent::default().event(kind).data(data.get());
-        let id = message.id.into_iter();
-        let event = id.fold(event, |event, id| event.id(id.to_string()));
-        Some((Ok(event), open))
+        Some((Ok(to_server_sent(&message)?), open))
     })
+}
+
+fn to_server_sent(message: &StreamMessage<Arc<RawValue>>) -> Option<ServerSentEvent> {
+    let id = message.id.into_iter();
+    let sent = id.fold(ServerSentEvent::default(), |sent, id| {
+        sent.id(id.to_string())
+    });
+    // Events are long, and their JSON is shared by all streams.
+    if let ConversationUpdate::Event(json) = &message.update {
+        return Some(sent.event("event").data(json.get()));
+    }
+    let json = serde_json::to_string(&message.update).ok()?;
+    let MessageParts { kind, data } = serde_json::from_str(&json).ok()?;
+    Some(sent.event(kind).data(data.get()))
 }
 
 async fn serve_socket(mut messages: MessageStream, mut socket: WebSocket) {
