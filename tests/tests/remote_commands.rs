@@ -99,7 +99,7 @@ async fn task_runs_on_a_server_as_on_this_machine() {
 
 #[tokio::test]
 async fn detached_task_continues_without_its_command() {
-    let remote = Remote::start(&json!([bash("sleep 1"), finish()]), &[]);
+    let remote = Remote::start(&json!([bash("sleep 3"), finish()]), &[]);
     let id = remote.run(&["run", "--detach", "Work."]).expect(0).stdout;
     assert_ne!(remote.rows()[0]["agent_state"], "finished");
     // Follows what still runs.
