@@ -53,9 +53,10 @@ pub enum ConversationUpdate<E = Event> {
     },
     /// Updates between events were missed.
     LiveGap {},
-    /// All events are reported, and the conversation waits for the user.
+    /// All events are reported, and the conversation waits for the user, whether it runs or not.
     Waiting(WaitState),
-    /// The conversation stopped running. Further updates follow once it runs again.
+    /// All events are reported, and the conversation does not run. Further updates follow once it
+    /// runs again.
     Closed {},
     /// The events cannot be read further. The last update of a stream.
     Error {
@@ -67,7 +68,7 @@ pub enum ConversationUpdate<E = Event> {
 /// An update with the position of its stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StreamMessage<E = Event> {
-    /// The event from which a client can continue. `None` for updates that are not stored.
+    /// The event after which a client can continue. `None` for updates that are not stored.
     pub id: Option<EventId>,
     /// The update.
     #[serde(flatten)]
@@ -96,7 +97,7 @@ pub enum ModelProgress {
         attempts: u32,
         /// Delay before the next attempt, in seconds.
         after_secs: f64,
-        /// Why it failed. Empty for clients other than the operator's.
+        /// Why it failed. Empty for clients of a server.
         reason: String,
     },
 }
@@ -107,7 +108,7 @@ pub enum ModelProgress {
 pub enum SandboxStart {
     /// The image is being pulled.
     Pulling {
-        /// The image. Empty for clients other than the operator's.
+        /// The image. Empty for clients of a server.
         image: String,
         /// Bytes received so far.
         received_bytes: u64,
@@ -122,7 +123,7 @@ pub enum SandboxStart {
     Retrying {
         /// Delay before the next attempt, in seconds.
         after_secs: f64,
-        /// Why it failed, in one line. Empty for clients other than the operator's.
+        /// Why it failed, in one line. Empty for clients of a server.
         reason: String,
     },
 }

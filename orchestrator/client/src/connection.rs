@@ -20,7 +20,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for a whole request. A workspace with millions of files is deleted in it.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Time for which a request is repeated while the server cannot be reached, such as for a restart.
+/// Time for which a request is repeated after its first failure while the server cannot be
+/// reached, such as for a restart.
 pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum length of a reply, in bytes. A page of events ends with the event that exceeds 8 MiB.
@@ -51,7 +52,7 @@ pub(crate) enum Repetition {
 /// A request to the API.
 pub(crate) struct ApiRequest {
     method: Method,
-    /// Below that of all conversations.
+    /// Path relative to `/api/v2/conversations`.
     path: String,
     query: String,
     body: Option<Vec<u8>>,
@@ -131,13 +132,13 @@ impl Connection {
         serde_json::from_slice(&reply).map_err(|error| error::malformed(error, &self.url))
     }
 
-    /// Sends a request. Returns the reply, and whether the request was repeated.
+    /// Sends a request. Returns the reply, and whether the server may have received it before.
     pub(crate) async fn send_for_bytes(
         &self,
         request: ApiRequest,
     ) -> (Result<Vec<u8>, ServiceError>, bool) {
         let mut retry = Retry::new(RETRY_TIMEOUT);
-        let mut is_repeated = false;
+        let mut may_be_received = false;
         loop {
             let attempt = async {
                 let response = self.open(&request, Some(REQUEST_TIMEOUT)).await?;
@@ -146,16 +147,18 @@ impl Connection {
                     .map_err(|error| Failure::Lost(self.lost(error)))
             };
             let error = match attempt.await {
-                Ok(reply) => return (Ok(reply), is_repeated),
+                Ok(reply) => return (Ok(reply), may_be_received),
                 Err(Failure::Unsent(error)) if self.was_reached() => error,
-                Err(Failure::Lost(error)) if request.repetition == Repetition::Safe => error,
-                Err(failure) => return (Err(failure.into_error()), is_repeated),
+                Err(Failure::Lost(error)) if request.repetition == Repetition::Safe => {
+                    may_be_received = true;
+                    error
+                }
+                Err(failure) => return (Err(failure.into_error()), may_be_received),
             };
             tracing::debug!(%error, "a request is repeated");
             if !retry.wait().await {
-                return (Err(error), is_repeated);
+                return (Err(error), may_be_received);
             }
-            is_repeated = true;
         }
     }
 
@@ -167,8 +170,8 @@ impl Connection {
     ) -> Result<Response, Failure> {
         let sent = self.builder(request, timeout).send().await;
         let response = sent.map_err(|error| match error.is_connect() {
-            true => Failure::Unsent(error::of_connection(error, &self.url)),
-            false => Failure::Lost(error::of_connection(error, &self.url)),
+            true => Failure::Unsent(error::connection_error(error, &self.url)),
+            false => Failure::Lost(error::connection_error(error, &self.url)),
         })?;
         self.was_reached.store(true, Ordering::Relaxed);
         let status = response.status();
@@ -176,7 +179,7 @@ impl Connection {
             return Ok(response);
         }
         let body = read(response, MAX_ERROR_BYTES).await.unwrap_or_default();
-        let error = error::of_response(status, &body);
+        let error = error::response_error(status, &body);
         Err(match error.kind {
             ServiceErrorKind::Unavailable => Failure::Lost(error),
             _ => Failure::Rejected(error),
@@ -210,7 +213,7 @@ impl Connection {
 
     fn lost(&self, error: ReadError) -> ServiceError {
         match error {
-            ReadError::Connection(error) => error::of_connection(error, &self.url),
+            ReadError::Connection(error) => error::connection_error(error, &self.url),
             ReadError::TooLong => error::malformed("the reply is too long", &self.url),
         }
     }

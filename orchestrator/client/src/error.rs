@@ -35,7 +35,7 @@ struct ErrorMessage {
 }
 
 /// Returns the error of a response.
-pub(crate) fn of_response(status: StatusCode, body: &[u8]) -> ServiceError {
+pub(crate) fn response_error(status: StatusCode, body: &[u8]) -> ServiceError {
     let kind = match status {
         StatusCode::NOT_FOUND => ServiceErrorKind::NotFound,
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => ServiceErrorKind::Denied,
@@ -61,7 +61,7 @@ pub(crate) fn of_response(status: StatusCode, body: &[u8]) -> ServiceError {
 }
 
 /// Returns the error of a connection that cannot be opened, or was lost.
-pub(crate) fn of_connection(error: reqwest::Error, url: &str) -> ServiceError {
+pub(crate) fn connection_error(error: reqwest::Error, url: &str) -> ServiceError {
     ServiceError {
         kind: ServiceErrorKind::Unavailable,
         message: format!("cannot reach the server at {url}"),

@@ -1,5 +1,6 @@
 //! The stream of a conversation, across connections.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::retry::Retry;
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Time after which a connection that is lost was a good one.
-const STABLE_TIME: Duration = Duration::from_secs(5);
+const MIN_STABLE_DURATION: Duration = Duration::from_secs(5);
 
 /// Maximum length of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 128 << 20;
@@ -33,10 +34,12 @@ pub(crate) async fn follow(
     id: ConversationId,
     after: Option<EventId>,
 ) -> Result<Updates, ServiceError> {
-    let mut following = Following {
+    let mut following = FollowConnection {
         connection,
         id,
+        first: after,
         after,
+        attached: BTreeSet::new(),
         messages: None,
         has_gap: false,
         connected_at: Instant::now(),
@@ -54,22 +57,26 @@ pub(crate) async fn follow(
     Ok(updates.boxed())
 }
 
-struct Following {
+struct FollowConnection {
     connection: Arc<Connection>,
     id: ConversationId,
+    /// The event after which the first connection started.
+    first: Option<EventId>,
     /// The last event that was returned.
     after: Option<EventId>,
+    /// Actions before the first event that were returned as running.
+    attached: BTreeSet<EventId>,
     /// Messages of the connection. `None` if there is no connection.
     messages: Option<BoxStream<'static, Sse>>,
     /// Whether updates between events may have been lost.
     has_gap: bool,
     connected_at: Instant,
     /// Started with the last event, and when a connection was lost that had lasted for
-    /// [`STABLE_TIME`].
+    /// [`MIN_STABLE_DURATION`].
     retry: Retry,
 }
 
-impl Following {
+impl FollowConnection {
     async fn next(&mut self) -> Result<StreamMessage<Arc<Event>>, ServiceError> {
         loop {
             if self.messages.is_none() {
@@ -96,6 +103,13 @@ impl Following {
                 // Whether it lasts, as for a deleted conversation, the next connection shows.
                 self.reconnect_later(message).await?;
                 continue;
+            }
+            if let ConversationUpdate::Attached(action) = &message.update {
+                // Each connection starts with those that run.
+                let is_returned = Some(action.id) > self.first || !self.attached.insert(action.id);
+                if is_returned {
+                    continue;
+                }
             }
             if message.id.is_some() {
                 if message.id <= self.after {
@@ -137,7 +151,7 @@ impl Following {
         tracing::debug!(conversation = %self.id, reason, "the stream has ended");
         self.messages = None;
         self.has_gap = true;
-        if self.connected_at.elapsed() > STABLE_TIME {
+        if self.connected_at.elapsed() > MIN_STABLE_DURATION {
             self.retry = Retry::new(RETRY_TIMEOUT);
         }
         if self.retry.wait().await {

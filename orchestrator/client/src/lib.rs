@@ -73,10 +73,10 @@ impl ConversationService for RemoteConversations {
     async fn delete(&self, id: &ConversationId) -> Result<(), ServiceError> {
         let path = format!("/{id}");
         let delete = ApiRequest::new(Method::DELETE, &path, Repetition::Safe);
-        let (reply, is_repeated) = self.0.send_for_bytes(delete).await;
+        let (reply, may_be_received) = self.0.send_for_bytes(delete).await;
         match reply {
             // The reply to an earlier attempt was lost.
-            Err(error) if is_repeated && error.kind == ServiceErrorKind::NotFound => Ok(()),
+            Err(error) if may_be_received && error.kind == ServiceErrorKind::NotFound => Ok(()),
             reply => reply.map(drop),
         }
     }
@@ -98,7 +98,7 @@ impl ConversationService for RemoteConversations {
         request: CommandRequest,
     ) -> Result<Option<EventId>, ServiceError> {
         let path = format!("/{id}/commands");
-        let (request, repetition) = identified(request);
+        let (request, repetition) = ensure_command_id(request);
         let apply = ApiRequest::new(Method::POST, &path, repetition).with_body(&request);
         let CommandReply { event_id } = self.0.send(apply).await?;
         Ok(event_id)
@@ -125,7 +125,7 @@ impl ConversationService for RemoteConversations {
 
 /// Gives a command an id, so that it can be repeated. A decision that names no action has none:
 /// sent again, it would decide the next action.
-fn identified(request: CommandRequest) -> (CommandRequest, Repetition) {
+fn ensure_command_id(request: CommandRequest) -> (CommandRequest, Repetition) {
     use protocol::UserCommand::{Confirm, Reject};
     if request.id.is_some() {
         return (request, Repetition::Safe);

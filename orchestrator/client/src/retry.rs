@@ -7,16 +7,19 @@ use tokio::time::{Instant, sleep};
 const MIN_DELAY: Duration = Duration::from_millis(100);
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
-/// Attempts until a time.
+/// Attempts for a time after the first failure.
 pub(crate) struct Retry {
-    deadline: Instant,
+    timeout: Duration,
+    /// `None` before the first failure.
+    deadline: Option<Instant>,
     delay: Duration,
 }
 
 impl Retry {
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
-            deadline: Instant::now() + timeout,
+            timeout,
+            deadline: None,
             delay: MIN_DELAY,
         }
     }
@@ -26,7 +29,8 @@ impl Retry {
         // Clients that have lost the same server come back at different times.
         let delay = self.delay.mul_f64(0.5 + fastrand::f64() / 2.0);
         self.delay = (self.delay * 2).min(MAX_DELAY);
-        if Instant::now() + delay > self.deadline {
+        let deadline = *self.deadline.get_or_insert(Instant::now() + self.timeout);
+        if Instant::now() + delay > deadline {
             return false;
         }
         sleep(delay).await;

@@ -98,7 +98,18 @@ pub fn to_client(update: ConversationUpdate<Arc<Event>>) -> Option<StreamMessage
                 reason: String::new(),
             },
         },
-        update => update,
+        update @ (ConversationUpdate::Attached(_)
+        | ConversationUpdate::Title { .. }
+        | ConversationUpdate::Output { .. }
+        | ConversationUpdate::OutputGap { .. }
+        | ConversationUpdate::Model {
+            progress: ModelProgress::Text { .. } | ModelProgress::Reasoning { .. },
+            ..
+        }
+        | ConversationUpdate::LiveGap {}
+        | ConversationUpdate::Waiting(_)
+        | ConversationUpdate::Closed {}
+        | ConversationUpdate::Error { .. }) => update,
     };
     Some(StreamMessage { id, update })
 }
@@ -119,6 +130,6 @@ fn without_cause(start: SandboxStart) -> SandboxStart {
             after_secs,
             reason: String::new(),
         },
-        start => start,
+        start @ (SandboxStart::Starting {} | SandboxStart::Connecting {}) => start,
     }
 }

@@ -1,4 +1,4 @@
-//! The type that the application layer stands behind.
+//! Entry point of the application layer: the conversations of one store.
 
 use std::sync::Arc;
 

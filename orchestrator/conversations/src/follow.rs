@@ -5,12 +5,15 @@
 
 use std::sync::Arc;
 
-use engine::conversation::{Conversation, State};
+use engine::conversation::{Conversation, State, read_state};
 use engine::events::Cursor;
 use protocol::update::{RunOutcome, WaitState};
-use protocol::{Action, AgentState, ConversationUpdate, Event, EventBody, EventId, EventSource};
+use protocol::{
+    Action, AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId, EventSource,
+};
 
 use crate::checks::action_awaiting_confirmation;
+use crate::conversations::Conversations;
 use crate::error::ConversationsError;
 use crate::update::UpdateQueue;
 
@@ -23,6 +26,58 @@ pub fn run_outcome(state: &State) -> RunOutcome {
             RunOutcome::AwaitingUser
         }
         _ => RunOutcome::Failed,
+    }
+}
+
+/// Returns how a conversation waits for its user, if it does.
+fn wait_state(state: &State) -> WaitState {
+    WaitState {
+        agent_state: state.agent_state,
+        is_at_rest: is_at_rest(state),
+        outcome: run_outcome(state),
+        action: action_awaiting_confirmation(state),
+    }
+}
+
+impl Conversations {
+    /// Returns what a conversation that does not run in this process does after the event before
+    /// `next`: it waits for its user, or is closed. `None` if that is not its last event, or another
+    /// process runs it.
+    ///
+    /// # Errors
+    /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
+    pub(crate) async fn stored_end(
+        &self,
+        id: &ConversationId,
+        next: EventId,
+    ) -> Result<Option<ConversationUpdate<Arc<Event>>>, ConversationsError> {
+        let entry = self.entry(id).await?;
+        let entry = entry.ok_or_else(|| ConversationsError::Unknown(id.clone()))?;
+        let count = entry.summary.as_ref().map(|summary| summary.events);
+        if count.is_some_and(|count| count != next.0) {
+            return Ok(None);
+        }
+        let agent_state = match &entry.overview {
+            Ok(overview) => overview.agent_state(),
+            Err(_) => AgentState::Unknown,
+        };
+        if !waits_for_user(agent_state) {
+            return Ok((!entry.is_locked).then_some(ConversationUpdate::Closed {}));
+        }
+        let state = match agent_state {
+            // The overview has neither the limit nor the action.
+            AgentState::Error | AgentState::AwaitingUserConfirmation => {
+                read_state(self.store.as_ref(), id).await?
+            }
+            _ => State {
+                agent_state,
+                ..State::default()
+            },
+        };
+        Ok(Some(ConversationUpdate::Waiting(WaitState {
+            is_at_rest: true,
+            ..wait_state(&state)
+        })))
     }
 }
 
@@ -114,12 +169,7 @@ impl Follower {
                 .as_ref()
                 .is_some_and(|reported| reported.next_id == state.next_id);
             if self.next >= state.next_id && !is_reported {
-                let waiting = WaitState {
-                    agent_state: state.agent_state,
-                    is_at_rest: is_at_rest(&state),
-                    outcome: run_outcome(&state),
-                    action: action_awaiting_confirmation(&state),
-                };
+                let waiting = wait_state(&state);
                 if waiting.is_at_rest || waiting.action.is_some() {
                     self.reported_waiting = Some(state);
                     return Ok(ConversationUpdate::Waiting(waiting));
@@ -186,15 +236,26 @@ pub fn track_answer(event: &Event, answer: &mut Option<String>) {
 
 /// Whether the conversation continues only with an input of the user.
 pub(crate) fn is_at_rest(state: &State) -> bool {
-    let is_resting = match state.agent_state {
+    let has_ended = match state.agent_state {
+        AgentState::AwaitingUserConfirmation => !state.is_working(),
+        // A pending action may wait for a sandbox that cannot be reached.
+        AgentState::Error => true,
+        _ => !state.has_pending_actions(),
+    };
+    waits_for_user(state.agent_state) && has_ended && state.started.is_some()
+}
+
+/// Whether an agent in this state, without actions in flight, continues only with an input of the
+/// user.
+fn waits_for_user(agent_state: AgentState) -> bool {
+    match agent_state {
         AgentState::Finished
         | AgentState::Rejected
         | AgentState::Stopped
         | AgentState::AwaitingUserInput
-        | AgentState::Paused => !state.has_pending_actions(),
-        AgentState::AwaitingUserConfirmation => !state.is_working(),
-        // A pending action may wait for a sandbox that cannot be reached.
-        AgentState::Error => true,
+        | AgentState::AwaitingUserConfirmation
+        | AgentState::Paused
+        | AgentState::Error => true,
         AgentState::Loading
         | AgentState::Init
         | AgentState::Running
@@ -202,6 +263,5 @@ pub(crate) fn is_at_rest(state: &State) -> bool {
         | AgentState::UserRejected
         | AgentState::RateLimited
         | AgentState::Unknown => false,
-    };
-    is_resting && state.started.is_some()
+    }
 }

@@ -19,7 +19,15 @@ pub(crate) struct UpdateQueue {
     /// channel.
     early: Option<LiveUpdate>,
     /// First bytes of characters that are split between two chunks of an action's output.
-    partial: BTreeMap<EventId, Vec<u8>>,
+    partial: BTreeMap<EventId, PartialCharacter>,
+}
+
+/// The first bytes of a character, at the end of a chunk.
+#[derive(Default)]
+struct PartialCharacter {
+    bytes: Vec<u8>,
+    /// The offset of the first byte after the chunk.
+    end: u64,
 }
 
 impl UpdateQueue {
@@ -101,9 +109,14 @@ impl UpdateQueue {
                 bytes,
             } => {
                 let partial = self.partial.entry(action).or_default();
-                let offset = offset.saturating_sub(partial.len() as u64);
-                partial.extend_from_slice(&bytes);
-                let text = take_whole_text(partial);
+                if partial.end != offset {
+                    // The rest of the character was missed.
+                    partial.bytes.clear();
+                }
+                partial.end = offset + bytes.len() as u64;
+                let offset = offset.saturating_sub(partial.bytes.len() as u64);
+                partial.bytes.extend_from_slice(&bytes);
+                let text = take_whole_text(&mut partial.bytes);
                 if !text.is_empty() {
                     self.queue.push_back(ConversationUpdate::Output {
                         action,
@@ -112,11 +125,9 @@ impl UpdateQueue {
                     });
                 }
             }
-            LiveUpdate::OutputGap { action, from, to } => {
-                self.partial.remove(&action);
-                self.queue
-                    .push_back(ConversationUpdate::OutputGap { action, from, to });
-            }
+            LiveUpdate::OutputGap { action, from, to } => self
+                .queue
+                .push_back(ConversationUpdate::OutputGap { action, from, to }),
             LiveUpdate::Start(progress) => self
                 .queue
                 .push_back(ConversationUpdate::Start(progress.into())),

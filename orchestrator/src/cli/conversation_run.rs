@@ -14,7 +14,7 @@ use protocol::record::{ConversationStarted, WorkspaceSetup};
 use protocol::{AgentState, ConversationId, EventId};
 
 use super::confirm::TerminalPrompt;
-use super::follow::{FollowResult, OwnConversation, TerminalFollower};
+use super::follow::{FollowResult, LocalConversation, TerminalFollower};
 use super::interrupts::Interrupts;
 use super::run_options::RunOptions;
 use super::screen::Output;
@@ -165,7 +165,7 @@ impl ConversationRun<'_> {
         // Until the end, so that no interrupt is lost or counted twice.
         let mut interrupts = Interrupts::listen()?;
         let following = async {
-            let mut conversation = OwnConversation::follow(conversations, id, from).await?;
+            let mut conversation = LocalConversation::follow(conversations, id, from).await?;
             follower.follow(&mut conversation, &mut interrupts).await
         };
         let exit = following.await.and_then(|FollowResult { exit, answer }| {

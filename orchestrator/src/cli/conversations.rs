@@ -93,16 +93,16 @@ pub(super) async fn run(
 }
 
 /// Runs the command on the conversations of a server.
-pub(super) async fn run_on(
+pub(super) async fn run_on_server(
     command: ConversationsCommand,
     url: &str,
     overrides: &Overrides,
 ) -> anyhow::Result<Exit> {
     let server = RemoteServer::open(url, overrides)?;
     match command {
-        ConversationsCommand::Ls(arguments) => list::run_on(arguments, &server).await,
+        ConversationsCommand::Ls(arguments) => list::run_on_server(arguments, &server).await,
         ConversationsCommand::Show { conversation, json } => {
-            show::run_on(&server, &conversation, json).await
+            show::run_on_server(&server, &conversation, json).await
         }
         ConversationsCommand::Fork { conversation, at } => {
             let item = server.find(&conversation).await?;
@@ -113,7 +113,7 @@ pub(super) async fn run_on(
             print::line(forked.as_str())?;
             Ok(Exit::Finished)
         }
-        ConversationsCommand::Rm(arguments) => remove::run_on(arguments, &server).await,
+        ConversationsCommand::Rm(arguments) => remove::run_on_server(arguments, &server).await,
         ConversationsCommand::Export { .. } | ConversationsCommand::Import(_) => {
             let text = "conversations of a server are exported and imported on its machine: leave out --server there";
             Err(UsageError(text.to_owned()).into())

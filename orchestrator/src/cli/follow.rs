@@ -1,4 +1,4 @@
-//! Shows a running conversation until it is at rest. Handles ^C, and asks the user at the terminal.
+//! Shows a conversation until it waits for the user. Handles ^C, and asks the user at the terminal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,21 +47,22 @@ pub(super) trait ShownConversation: Send {
     /// actions.
     fn earlier_agents(&self) -> Vec<(EventId, String)>;
 
-    /// Sends a command. The future ends when the command is applied.
-    fn send(&self, command: UserCommand) -> anyhow::Result<Applying>;
+    /// Sends a command. The future ends when the command is applied, and returns the event that it
+    /// caused.
+    fn send(&self, command: UserCommand) -> anyhow::Result<CommandFuture>;
 
     /// Describes what is done after the last event.
     async fn status(&mut self) -> &'static str;
 
     /// Returns the action that awaits confirmation. `None` if there is none, or by now another one.
-    async fn asked(&mut self, waiting: WaitState) -> anyhow::Result<Option<AskedAction>>;
+    async fn find_asked_action(&mut self, waiting: WaitState) -> anyhow::Result<Option<ActionAwaitingConfirmation>>;
 }
 
 /// A command that is being applied.
-pub(super) type Applying = BoxFuture<'static, anyhow::Result<()>>;
+pub(super) type CommandFuture = BoxFuture<'static, anyhow::Result<Option<EventId>>>;
 
 /// An action that awaits confirmation.
-pub(super) struct AskedAction {
+pub(super) struct ActionAwaitingConfirmation {
     pub(super) id: EventId,
     pub(super) action: Action,
     /// Why it has its risk. Empty if unknown.
@@ -71,14 +72,14 @@ pub(super) struct AskedAction {
 }
 
 /// A conversation of this process.
-pub(super) struct OwnConversation<'a> {
+pub(super) struct LocalConversation<'a> {
     conversations: &'a Conversations,
     id: &'a ConversationId,
     follower: Follower,
     last: EventId,
 }
 
-impl<'a> OwnConversation<'a> {
+impl<'a> LocalConversation<'a> {
     /// Follows the conversation from an event.
     pub(super) async fn follow(
         conversations: &'a Conversations,
@@ -95,7 +96,7 @@ impl<'a> OwnConversation<'a> {
 }
 
 #[async_trait]
-impl ShownConversation for OwnConversation<'_> {
+impl ShownConversation for LocalConversation<'_> {
     async fn next(&mut self) -> anyhow::Result<ConversationUpdate<Arc<Event>>> {
         let update = self.follower.next().await?;
         if let ConversationUpdate::Event(event) = &update {
@@ -124,9 +125,9 @@ impl ShownConversation for OwnConversation<'_> {
             .collect()
     }
 
-    fn send(&self, command: UserCommand) -> anyhow::Result<Applying> {
+    fn send(&self, command: UserCommand) -> anyhow::Result<CommandFuture> {
         let applying = self.conversations.submit(self.id, command)?;
-        Ok(async move { Ok(applying.await.map(drop)?) }.boxed())
+        Ok(async move { Ok(applying.await?) }.boxed())
     }
 
     async fn status(&mut self) -> &'static str {
@@ -139,12 +140,12 @@ impl ShownConversation for OwnConversation<'_> {
         }
     }
 
-    async fn asked(&mut self, waiting: WaitState) -> anyhow::Result<Option<AskedAction>> {
+    async fn find_asked_action(&mut self, waiting: WaitState) -> anyhow::Result<Option<ActionAwaitingConfirmation>> {
         let state = self.follower.waiting_state();
         let asked = state
             .awaiting_confirmation()
             .filter(|(_, pending)| Some(pending.action) == waiting.action);
-        Ok(asked.map(|(task, pending)| AskedAction {
+        Ok(asked.map(|(task, pending)| ActionAwaitingConfirmation {
             id: pending.action,
             action: pending.to_action(),
             risk_reason: pending.risk_reason.clone(),
@@ -188,7 +189,12 @@ struct Terminal<'a> {
     interrupts: &'a mut Interrupts,
     /// The user's command that the conversation has not applied yet. The conversation is not
     /// followed further before it is applied: until then, it waits for the user.
-    applying: Option<Applying>,
+    applying: Option<CommandFuture>,
+    /// The event of the last command. Until it is shown, the conversation waits for a command that
+    /// was given.
+    applied: Option<EventId>,
+    /// The last event that was shown.
+    shown: Option<EventId>,
     /// End of the grace period of a conversation that is being stopped.
     deadline: Option<Instant>,
 }
@@ -206,6 +212,8 @@ impl TerminalFollower<'_> {
         let mut terminal = Terminal {
             interrupts,
             applying: None,
+            applied: None,
+            shown: None,
             screen: Screen::new(self.output),
             prompt: TerminalPrompt::at_terminal(self.output),
             deadline: None,
@@ -241,12 +249,10 @@ impl TerminalFollower<'_> {
             let progress = tokio::select! {
                 biased;
                 () = terminal.interrupts.next(), if may_stop => {
-                    if terminal.deadline.is_some() {
-                        return Ok(Exit::Interrupted);
+                    match terminal.interrupt(conversation)? {
+                        Some(exit) => return Ok(exit),
+                        None => continue,
                     }
-                    print::note("\nglovebox: stopping; interrupt again to exit immediately\n");
-                    terminal.stop(conversation)?;
-                    continue;
                 }
                 () = wait_until(terminal.deadline), if may_stop => {
                     print::warning("the running action was not terminated in time");
@@ -254,7 +260,7 @@ impl TerminalFollower<'_> {
                 }
                 applied = wait_for(&mut terminal.applying), if terminal.applying.is_some() => {
                     terminal.applying = None;
-                    applied?;
+                    terminal.applied = applied?.max(terminal.applied);
                     continue;
                 }
                 progress = conversation.next(), if terminal.applying.is_none() => progress?,
@@ -266,6 +272,7 @@ impl TerminalFollower<'_> {
             let screen = &mut terminal.screen;
             match progress {
                 ConversationUpdate::Event(event) => {
+                    terminal.shown = Some(event.id);
                     screen.show_event(self.id, &event)?;
                     if self.network == Some("none") && !is_hinted && is_network_error(&event) {
                         is_hinted = true;
@@ -278,6 +285,7 @@ impl TerminalFollower<'_> {
                     screen.show(ATTACHED);
                     screen.show_event(self.id, &action)?;
                 }
+                ConversationUpdate::Waiting(_) if terminal.shown < terminal.applied => {}
                 ConversationUpdate::Waiting(waiting) => {
                     let exit = terminal
                         .ask_user(waiting, conversation, self.network)
@@ -294,6 +302,16 @@ impl TerminalFollower<'_> {
 }
 
 impl Terminal<'_> {
+    /// Stops the agent at the first interrupt. Returns the exit code at the second one.
+    fn interrupt(&mut self, conversation: &dyn ShownConversation) -> anyhow::Result<Option<Exit>> {
+        if self.deadline.is_some() {
+            return Ok(Some(Exit::Interrupted));
+        }
+        print::note("\nglovebox: stopping; interrupt again to exit immediately\n");
+        self.stop(conversation)?;
+        Ok(None)
+    }
+
     fn stop(&mut self, conversation: &dyn ShownConversation) -> anyhow::Result<()> {
         self.applying = Some(conversation.send(UserCommand::Stop)?);
         self.deadline = Some(Instant::now() + STOP_GRACE_PERIOD);
@@ -313,7 +331,10 @@ impl Terminal<'_> {
         if !waiting.is_at_rest && (waiting.action.is_none() || self.prompt.is_none()) {
             return Ok(None);
         }
-        let asked = conversation.asked(waiting).await?;
+        let asked = tokio::select! {
+            asked = conversation.find_asked_action(waiting) => asked?,
+            () = self.interrupts.next() => return self.interrupt(conversation),
+        };
         let Some(prompt) = self.prompt.as_mut().filter(|_| !is_stopping) else {
             if let Some(asked) = &asked {
                 self.screen.show(&describe_asked(asked, network));
@@ -366,7 +387,7 @@ fn is_network_error(event: &Event) -> bool {
 }
 
 /// Describes an action that awaits confirmation.
-fn describe_asked(asked: &AskedAction, network: Option<&str>) -> String {
+fn describe_asked(asked: &ActionAwaitingConfirmation, network: Option<&str>) -> String {
     let task = asked.task.as_ref();
     let task = task
         .map(|task| format!("\non task {task}:"))
@@ -376,7 +397,7 @@ fn describe_asked(asked: &AskedAction, network: Option<&str>) -> String {
 }
 
 /// Waits until a command is applied. Never returns if there is none.
-async fn wait_for(applying: &mut Option<Applying>) -> anyhow::Result<()> {
+async fn wait_for(applying: &mut Option<CommandFuture>) -> anyhow::Result<Option<EventId>> {
     match applying {
         Some(applying) => applying.await,
         None => std::future::pending().await,
@@ -384,7 +405,7 @@ async fn wait_for(applying: &mut Option<Applying>) -> anyhow::Result<()> {
 }
 
 /// Waits until a time. Never returns if there is none.
-async fn wait_until(deadline: Option<Instant>) {
+pub(super) async fn wait_until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -90,14 +90,13 @@ pub(crate) struct Arguments {
     blobs: Option<String>,
 
     /// Server whose conversations `run`, `resume` and `conversations` use, with the key that
-    /// `glovebox login` stored, or the variable GLOVEBOX_KEY.
+    /// `glovebox login` stored, or the variable GLOVEBOX_KEY. By default, that of the variable
+    /// GLOVEBOX_SERVER.
     #[arg(
         long,
         global = true,
         hide = true,
         value_name = "URL",
-        env = remote::SERVER_VARIABLE,
-        hide_env = true,
         value_parser = NonEmptyStringValueParser::new()
     )]
     server: Option<String>,
@@ -246,7 +245,7 @@ struct RuntimeOptions {
 
 impl BackendOptions {
     /// Returns an option that was given.
-    fn given(&self) -> Option<&'static str> {
+    fn first_given_option(&self) -> Option<&'static str> {
         let options = [
             ("--runtime", self.runtime.is_some()),
             ("--image", self.image.is_some()),
@@ -255,7 +254,7 @@ impl BackendOptions {
         let given = options.into_iter().find(|(_, is_given)| *is_given);
         given
             .map(|(name, _)| name)
-            .or_else(|| self.runtime_options.given())
+            .or_else(|| self.runtime_options.first_given_option())
     }
 
     /// Adds these arguments to the overrides of the configuration.
@@ -271,7 +270,7 @@ impl BackendOptions {
 
 impl RuntimeOptions {
     /// Returns an option that was given.
-    fn given(&self) -> Option<&'static str> {
+    fn first_given_option(&self) -> Option<&'static str> {
         let options = [
             ("--host", self.host.is_some()),
             ("--network", self.network.is_some()),
@@ -362,19 +361,24 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         blobs: blobs.clone(),
         ..Overrides::default()
     };
-    if let Some(url) = &arguments.server {
+    let default_server = remote::default_server()?;
+    if let Some(url) = arguments.server.as_ref().or(default_server.as_ref()) {
         match arguments.command {
-            Command::Run(command) => return run::run_on(command, url, &overrides).await,
-            Command::Resume(command) => return resume::run_on(command, url, &overrides).await,
+            Command::Run(command) => return run::run_on_server(command, url, &overrides).await,
+            Command::Resume(command) => {
+                return resume::run_on_server(command, url, &overrides).await;
+            }
             Command::Conversations(command) => {
-                return conversations::run_on(command, url, &overrides).await;
+                return conversations::run_on_server(command, url, &overrides).await;
             }
             Command::Exec(_) | Command::Sandbox(_) | Command::Replay(_) => {
                 return Err(UsageError(NO_SERVER_COMMAND.to_owned()).into());
             }
+            _ if arguments.server.is_some() => {
+                return Err(UsageError(NO_SERVER_COMMAND.to_owned()).into());
+            }
             // Of this machine, whatever the environment says.
-            _ if std::env::var_os(remote::SERVER_VARIABLE).is_some() => {}
-            _ => return Err(UsageError(NO_SERVER_COMMAND.to_owned()).into()),
+            _ => {}
         }
     }
     match arguments.command {

@@ -85,7 +85,7 @@ impl From<FromLoop> for LoopRecovery {
 }
 
 /// Resumes a conversation of a server.
-pub(super) async fn run_on(
+pub(super) async fn run_on_server(
     arguments: ResumeArguments,
     url: &str,
     overrides: &Overrides,
@@ -107,7 +107,7 @@ pub(super) async fn run_on(
         ..options.clone()
     };
     let runtime = runtime.map(|_| "--runtime");
-    let given = runtime.or(runtime_options.given());
+    let given = runtime.or(runtime_options.first_given_option());
     if let Some(option) = given.or(limits.given_for_this_machine()) {
         return Err(UsageError(format!("{option} is chosen by the server")).into());
     }
@@ -136,16 +136,30 @@ pub(super) async fn run_on(
         // A message and a decision let the agent continue.
         None if task.is_some() || decision.is_some() || is_active => None,
         None => Some(UserCommand::Resume {
-            more_iterations: options.max_iterations,
-            more_budget: options.max_budget,
+            more_iterations: None,
+            more_budget: None,
         }),
     };
+    let has_limits = options.max_iterations.is_some() || options.max_budget.is_some();
+    let limits = has_limits.then_some(UserCommand::Resume {
+        more_iterations: options.max_iterations,
+        more_budget: options.max_budget,
+    });
     if item.agent_state == Some(AgentState::Finished) && task.is_none() {
         print_finished(&item.id);
         return Ok(Exit::Finished);
     }
     let message = task.map(UserCommand::message);
-    let commands: Vec<_> = [resume, decision, message].into_iter().flatten().collect();
+    // Before the message, which would meet the old limits.
+    let resume = match (resume, limits) {
+        (Some(UserCommand::Resume { .. }) | None, Some(limits)) => [None, Some(limits)],
+        resume_and_limits => resume_and_limits.into(),
+    };
+    let commands: Vec<_> = resume
+        .into_iter()
+        .chain([decision, message])
+        .flatten()
+        .collect();
     // What an agent asks is shown with its question.
     let event_count = match commands.is_empty() {
         true => 0,

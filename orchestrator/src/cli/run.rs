@@ -69,12 +69,12 @@ pub(super) struct RunArguments {
 }
 
 /// Gives the task to an agent of a server.
-pub(super) async fn run_on(
+pub(super) async fn run_on_server(
     arguments: RunArguments,
     url: &str,
     overrides: &Overrides,
 ) -> anyhow::Result<Exit> {
-    let local = arguments.backend.given();
+    let local = arguments.backend.first_given_option();
     if let Some(option) = local.or(arguments.options.given_for_this_machine()) {
         return Err(UsageError(format!("{option} is chosen by the server")).into());
     }

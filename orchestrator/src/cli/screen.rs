@@ -1,5 +1,6 @@
 //! The terminal output of a running conversation, and of a sandbox that is created.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
@@ -134,7 +135,7 @@ impl Screen {
                 reason,
             } => {
                 let end = self.transcript.discard_partial_answer();
-                let reason = print::visible_line(&reason);
+                let reason = retry_reason(&reason, "the model cannot be called");
                 self.show(&format!(
                     "{end}[{reason}; try {attempt} of {attempts} in {after_secs:.1} s]\n"
                 ));
@@ -152,6 +153,7 @@ impl Screen {
                 let of = total_bytes
                     .map(|total| format!(" of {}", HumanBytes(total)))
                     .unwrap_or_default();
+                let image = if image.is_empty() { "the image" } else { image };
                 self.set_status(&format!(
                     "pulling {image}: {}{of}",
                     HumanBytes(*received_bytes)
@@ -160,10 +162,8 @@ impl Screen {
             SandboxStart::Starting {} => self.set_status("starting the sandbox"),
             SandboxStart::Connecting {} => self.set_status("connecting to the sandbox"),
             SandboxStart::Retrying { reason, after_secs } => {
-                self.show(&format!(
-                    "[{}; next try in {after_secs:.1} s]\n",
-                    print::visible_line(reason)
-                ));
+                let reason = retry_reason(reason, "the sandbox cannot be started");
+                self.show(&format!("[{reason}; next try in {after_secs:.1} s]\n"));
             }
         }
     }
@@ -216,3 +216,11 @@ impl Drop for Screen {
         self.status.finish_and_clear();
     }
 }
+/// Returns why something is tried again. Servers do not say it to their clients.
+fn retry_reason<'a>(reason: &'a str, unknown: &'a str) -> Cow<'a, str> {
+    match reason {
+        "" => unknown.into(),
+        reason => print::visible_line(reason).into(),
+    }
+}
+

@@ -157,7 +157,7 @@ pub struct ConversationItem {
 
 /// The state of a conversation as a list shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[serde(from = "String", into = "String")]
 pub enum ConversationStatus {
     /// State of its agent.
     Agent(AgentState),
@@ -167,9 +167,9 @@ pub enum ConversationStatus {
     Damaged,
 }
 
-/// The error of a text that is no name of a [`ConversationStatus`].
+/// The error of an unknown name of a [`ConversationStatus`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no status of a conversation")]
+#[error("unknown conversation status `{0}`")]
 pub struct UnknownStatus(String);
 
 impl ConversationStatus {
@@ -220,20 +220,17 @@ impl FromStr for ConversationStatus {
     type Err = UnknownStatus;
 
     fn from_str(name: &str) -> Result<Self, UnknownStatus> {
-        // A state of a newer version.
-        let unknown = [Self::Agent(AgentState::Unknown)];
-        let mut statuses = Self::ALL.into_iter().chain(unknown);
+        let mut statuses = Self::ALL.into_iter();
         statuses
             .find(|status| status.as_str() == name)
             .ok_or_else(|| UnknownStatus(name.to_owned()))
     }
 }
 
-impl TryFrom<String> for ConversationStatus {
-    type Error = UnknownStatus;
-
-    fn try_from(name: String) -> Result<Self, UnknownStatus> {
-        name.parse()
+impl From<String> for ConversationStatus {
+    /// A status of a newer version is read as an unknown state.
+    fn from(name: String) -> Self {
+        name.parse().unwrap_or(Self::Agent(AgentState::Unknown))
     }
 }
 

@@ -20,6 +20,9 @@ pub struct EventStream {
     id: ConversationId,
     next: EventId,
     source: Source,
+    /// Whether it was reported what the conversation does after the event before `next`: it waits
+    /// for its user, or was closed.
+    is_end_reported: bool,
 }
 
 /// Where the next event comes from.
@@ -37,11 +40,14 @@ impl EventStream {
             id,
             next: from,
             source: Source::Store(VecDeque::new()),
+            is_end_reported: false,
         }
     }
 
     /// Waits for the next update. Cancel-safe. [`ConversationUpdate::Closed`] means that the
-    /// conversation stopped running in this process; later updates follow once it runs again.
+    /// conversation stopped running in this process; later updates follow once it runs again. At
+    /// the end of the log of a conversation that does not run, [`ConversationUpdate::Waiting`] is
+    /// reported if it waits for its user, else [`ConversationUpdate::Closed`].
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`] once the conversation is deleted,
@@ -52,9 +58,14 @@ impl EventStream {
                 Source::Follower(follower) => {
                     let update = follower.next().await?;
                     match &update {
-                        ConversationUpdate::Event(event) => self.next = event.id.next(),
+                        ConversationUpdate::Event(event) => {
+                            self.next = event.id.next();
+                            self.is_end_reported = false;
+                        }
+                        ConversationUpdate::Waiting(_) => self.is_end_reported = true,
                         ConversationUpdate::Closed {} => {
                             self.source = Source::Store(VecDeque::new());
+                            self.is_end_reported = true;
                         }
                         _ => {}
                     }
@@ -63,16 +74,23 @@ impl EventStream {
                 Source::Store(page) => {
                     if let Some(event) = page.pop_front() {
                         self.next = event.id.next();
+                        self.is_end_reported = false;
                         return Ok(ConversationUpdate::Event(event));
                     }
-                    self.advance().await?;
+                    if let Some(end) = self.advance().await? {
+                        self.is_end_reported = true;
+                        return Ok(end);
+                    }
                 }
             }
         }
     }
 
     /// Reads the next page of the store, or waits for the conversation to run and follows it.
-    async fn advance(&mut self) -> Result<(), ConversationsError> {
+    /// Returns what a conversation that does not run does after its last event.
+    async fn advance(
+        &mut self,
+    ) -> Result<Option<ConversationUpdate<Arc<Event>>>, ConversationsError> {
         let conversations = &self.hosted.conversations;
         let mut changes = conversations.watch_running();
         let end = conversations.subscribe(&self.id);
@@ -81,14 +99,18 @@ impl EventStream {
             .await?;
         if !page.is_empty() {
             self.source = Source::Store(page.into_iter().map(Arc::new).collect());
-            return Ok(());
+            return Ok(None);
         }
         match conversations.follow(&self.id, self.next).await {
             Ok(follower) if !follower.is_closed() => {
                 self.source = Source::Follower(Box::new(follower));
             }
             Ok(_) | Err(ConversationsError::NotRunning(_)) => {
-                conversations.event_count(&self.id).await?;
+                if self.is_end_reported {
+                    conversations.event_count(&self.id).await?;
+                } else if let Some(end) = conversations.stored_end(&self.id, self.next).await? {
+                    return Ok(Some(end));
+                }
                 // An error means that the conversations are dropped, which this stream prevents.
                 tokio::select! {
                     _ = changes.changed() => {}
@@ -97,7 +119,7 @@ impl EventStream {
             }
             Err(error) => return Err(error),
         }
-        Ok(())
+        Ok(None)
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn run(
 }
 
 /// Lists the conversations of a server.
-pub(super) async fn run_on(
+pub(super) async fn run_on_server(
     arguments: ListArguments,
     server: &RemoteServer,
 ) -> anyhow::Result<Exit> {

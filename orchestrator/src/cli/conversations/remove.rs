@@ -97,7 +97,7 @@ pub(super) async fn run(
 }
 
 /// Removes conversations of a server.
-pub(super) async fn run_on(
+pub(super) async fn run_on_server(
     arguments: RemoveArguments,
     server: &RemoteServer,
 ) -> anyhow::Result<Exit> {

@@ -40,7 +40,7 @@ pub(super) async fn run(
 }
 
 /// Shows a conversation of a server.
-pub(super) async fn run_on(
+pub(super) async fn run_on_server(
     server: &RemoteServer,
     conversation: &ConversationChoice,
     as_json: bool,

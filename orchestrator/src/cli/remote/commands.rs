@@ -1,19 +1,24 @@
 //! Commands on conversations of a server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use conversations::ConversationService as _;
+use conversations::{ConversationService as _, Conversations, ServiceErrorKind};
 use protocol::client_api::v2::{ConversationItem, CreateConversation, ListConversations};
 use protocol::{AgentState, ConversationId, EventId, UserCommand};
+use tokio::time::timeout;
 
 use super::server::{PAGE_SIZE, RemoteServer};
-use super::shown::RemoteConversation;
+use super::followed_conversation::RemoteConversation;
 use crate::cli::follow::{FollowResult, TerminalFollower};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::print;
 use crate::cli::screen::Output;
 use crate::exit::Exit;
 use crate::terminal_input::PendingInputGuard;
+
+/// Time for the server to describe the result.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A task for a server.
 pub(in crate::cli) struct RemoteRun {
@@ -26,8 +31,18 @@ pub(in crate::cli) struct RemoteRun {
 /// Starts a conversation, and follows it to its end.
 pub(in crate::cli) async fn run(run: RemoteRun, server: RemoteServer) -> anyhow::Result<Exit> {
     let server = Arc::new(server);
-    let creating = server.conversations.create(run.request);
-    let id = print::with_notice("the server", creating).await?;
+    let id = Conversations::new_id();
+    let request = CreateConversation {
+        id: Some(id.clone()),
+        ..run.request
+    };
+    let creating = server.conversations.create(request);
+    let created = print::with_notice("the server", creating).await;
+    created.inspect_err(|error| {
+        if error.kind == ServiceErrorKind::Unavailable {
+            print::note(&format!("the task may have been stored: {}\n", follow_hint(&server, &id)));
+        }
+    })?;
     if run.is_detached {
         print::line(id.as_str())?;
         return Ok(Exit::Finished);
@@ -72,28 +87,33 @@ async fn follow(
         let mut conversation = RemoteConversation::follow(server, id, after).await?;
         follower.follow(&mut conversation, &mut interrupts).await
     };
-    let url = &server.url;
-    let FollowResult { exit, answer } = following.await.inspect_err(|_| {
-        print::note(&format!(
-            "the conversation may continue; follow it with: glovebox resume {id} --server {url}\n"
-        ));
-    })?;
+    let FollowResult { exit, answer } = following
+        .await
+        .inspect_err(|_| note_continuation(server, id))?;
     if output == Output::Transcript {
         if matches!(exit, Exit::Finished | Exit::Waiting) {
             print::answer(answer.as_deref().unwrap_or_default())?;
         }
-        print::note(&describe_result(server, id, exit).await?);
+        // The exit code is known, and the user may have interrupted because of the connection.
+        match timeout(DESCRIBE_TIMEOUT, server.conversations.get(id)).await {
+            Ok(Ok(item)) => print::note(&describe_result(&item, &server.url, exit)),
+            _ => note_continuation(server, id),
+        }
     }
     Ok(exit)
 }
 
+fn note_continuation(server: &RemoteServer, id: &ConversationId) {
+    let hint = follow_hint(server, id);
+    print::note(&format!("the conversation may continue: {hint}\n"));
+}
+
+fn follow_hint(server: &RemoteServer, id: &ConversationId) -> String {
+    format!("follow it with: glovebox resume {id} --server {}", server.url)
+}
+
 /// Describes the result of a conversation, and how to resume it.
-async fn describe_result(
-    server: &RemoteServer,
-    id: &ConversationId,
-    exit: Exit,
-) -> anyhow::Result<String> {
-    let item = server.conversations.get(id).await?;
+fn describe_result(item: &ConversationItem, url: &str, exit: Exit) -> String {
     let cost = Some(item.cost).filter(|cost| *cost > 0.0);
     let cost = cost.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
     let result = match exit {
@@ -102,17 +122,17 @@ async fn describe_result(
     };
     let text = format!("\n{result}{cost}\n");
     if exit == Exit::Finished {
-        return Ok(text);
+        return text;
     }
     let hint = match item.agent_state {
         Some(AgentState::AwaitingUserInput) => " -t ANSWER",
         Some(AgentState::AwaitingUserConfirmation) => " --confirm, or --reject REASON",
         _ => "",
     };
-    Ok(format!(
-        "{text}resume with: glovebox resume {id} --server {}{hint}\n",
-        server.url
-    ))
+    format!(
+        "{text}resume with: glovebox resume {} --server {url}{hint}\n",
+        item.id
+    )
 }
 
 /// Lists the conversations that a request selects, in several pages if `limit` is larger than one.

@@ -9,7 +9,7 @@ use protocol::client_api::v2::ListConversations;
 use secrecy::SecretString;
 
 use super::keys::ServerKeys;
-use super::server::{KEY_VARIABLE, RemoteServer, SERVER_VARIABLE, normalized, state_dir};
+use super::server::{KEY_VARIABLE, RemoteServer, SERVER_VARIABLE, normalize_url, state_dir};
 use crate::cli::print;
 use crate::compose::key_from_variable;
 use crate::config::Overrides;
@@ -44,7 +44,7 @@ pub(in crate::cli) async fn login(
     arguments: LoginArguments,
     overrides: &Overrides,
 ) -> anyhow::Result<Exit> {
-    let url = normalized(&arguments.url)?;
+    let url = normalize_url(&arguments.url)?;
     let state_dir = state_dir(overrides)?;
     let key = read_key(arguments.key_file.as_deref())?;
     let server = RemoteServer::with_key(url, &key)?;
@@ -66,7 +66,7 @@ pub(in crate::cli) fn logout(
     arguments: &LogoutArguments,
     overrides: &Overrides,
 ) -> anyhow::Result<Exit> {
-    let url = normalized(&arguments.url)?;
+    let url = normalize_url(&arguments.url)?;
     if !ServerKeys::load(&state_dir(overrides)?)?.remove(&url)? {
         return Err(UsageError(format!("there is no key for {url}")).into());
     }

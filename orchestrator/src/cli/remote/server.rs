@@ -1,5 +1,8 @@
 //! A server, and the key for it.
 
+use std::ffi::OsString;
+use std::net::IpAddr;
+
 use client::{RemoteConversations, normalize_address};
 use conversations::{ConversationService as _, ServiceErrorKind, find_by_id_part};
 use protocol::ConversationId;
@@ -15,7 +18,7 @@ use crate::config::Overrides;
 use crate::exit::UsageError;
 
 /// Environment variable of the address of a server.
-pub(in crate::cli) const SERVER_VARIABLE: &str = "GLOVEBOX_SERVER";
+pub(super) const SERVER_VARIABLE: &str = "GLOVEBOX_SERVER";
 
 /// Environment variable of the key for a server.
 pub(super) const KEY_VARIABLE: &str = "GLOVEBOX_KEY";
@@ -26,6 +29,13 @@ pub(super) const PAGE_SIZE: usize = 100;
 /// Maximum number of conversations among which a part of an id is looked for, the latest first.
 const MAX_SEARCHED: usize = 2000;
 
+/// Returns the address of [`SERVER_VARIABLE`]. `None` if it is not set, or empty.
+pub(in crate::cli) fn default_server() -> Result<Option<String>, UsageError> {
+    let address = std::env::var_os(SERVER_VARIABLE).filter(|address| !address.is_empty());
+    let address = address.map(OsString::into_string).transpose();
+    address.map_err(|_| UsageError(format!("{SERVER_VARIABLE} is not UTF-8")))
+}
+
 /// A server, and its conversations.
 pub(in crate::cli) struct RemoteServer {
     pub(in crate::cli) url: String,
@@ -35,7 +45,7 @@ pub(in crate::cli) struct RemoteServer {
 impl RemoteServer {
     /// Returns the server at an address, with the key of the environment, else the one of `login`.
     pub(in crate::cli) fn open(url: &str, overrides: &Overrides) -> anyhow::Result<Self> {
-        let url = normalized(url)?;
+        let url = normalize_url(url)?;
         let key = match key_from_variable(KEY_VARIABLE)? {
             Some(key) => key,
             None => stored_key(&url, overrides)?,
@@ -106,18 +116,18 @@ pub(super) fn state_dir(overrides: &Overrides) -> anyhow::Result<StateDir> {
 }
 
 /// Returns an address in the form in which keys are stored for it.
-pub(super) fn normalized(url: &str) -> Result<String, UsageError> {
+pub(super) fn normalize_url(url: &str) -> Result<String, UsageError> {
     normalize_address(url).map_err(|error| UsageError(error.to_string()))
 }
 
 /// Warns if the key is sent through a network in plain text.
 fn warn_about_plain_text(url: &str) {
     let Ok(url) = Url::parse(url) else { return };
-    let is_local = match url.host_str() {
-        Some("localhost" | "[::1]") => true,
-        Some(host) => host.starts_with("127.") || host.ends_with(".localhost"),
-        None => false,
-    };
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
+    let is_local = host == "localhost"
+        || host.ends_with(".localhost")
+        || address.is_ok_and(|address| address.is_loopback());
     if url.scheme() == "http" && !is_local {
         print::warning(&format!(
             "the key is sent to {url} in plain text: others in its network can read it; use https"

@@ -1,21 +1,28 @@
 //! A conversation of a server, as the terminal shows it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use conversations::{ConversationService as _, Updates, track_answer};
+use conversations::{ConversationService as _, ServiceErrorKind, Updates, track_answer};
 use futures_util::{FutureExt as _, StreamExt as _};
 use protocol::update::WaitState;
 use protocol::{
     AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId, EventQuery,
     ObservationKind, UserCommand,
 };
+use tokio::time::Instant;
 
 use super::server::RemoteServer;
 use crate::cli::follow::{
-    Applying, AskedAction, CALLING_MODEL, CREATING_SANDBOX, RUNNING_ACTION, ShownConversation,
+    ActionAwaitingConfirmation, CALLING_MODEL, CREATING_SANDBOX, CommandFuture, RUNNING_ACTION,
+    ShownConversation, wait_until,
 };
+use crate::cli::print;
+
+/// Time for a server to run a conversation again whose agent was working when it was closed.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A conversation that is followed.
 pub(super) struct RemoteConversation {
@@ -27,6 +34,8 @@ pub(super) struct RemoteConversation {
     /// The reason of the last change of the agent's state: of a question, that of its risk.
     reason: String,
     is_at_rest: bool,
+    /// When the conversation must run again. `None` if it runs, or waits for the user.
+    restart_deadline: Option<Instant>,
 }
 
 impl RemoteConversation {
@@ -44,7 +53,26 @@ impl RemoteConversation {
             status: CREATING_SANDBOX,
             reason: String::new(),
             is_at_rest: false,
+            restart_deadline: None,
         })
+    }
+
+    /// Waits for the next update. Cancel-safe.
+    async fn next_update(&mut self) -> anyhow::Result<ConversationUpdate<Arc<Event>>> {
+        loop {
+            let message = tokio::select! {
+                message = self.updates.next() => message,
+                () = wait_until(self.restart_deadline) => {
+                    let item = self.server.conversations.get(&self.id).await?;
+                    anyhow::ensure!(item.is_running, "the server does not run the conversation any more");
+                    // A call to a model may take longer.
+                    self.restart_deadline = None;
+                    continue;
+                }
+            };
+            self.restart_deadline = None;
+            return Ok(message.context("the stream of the server has ended")??.update);
+        }
     }
 
     fn track(&mut self, event: &Event) {
@@ -70,14 +98,16 @@ impl RemoteConversation {
 impl ShownConversation for RemoteConversation {
     async fn next(&mut self) -> anyhow::Result<ConversationUpdate<Arc<Event>>> {
         loop {
-            let message = self.updates.next().await;
-            let update = message
-                .context("the stream of the server has ended")??
-                .update;
+            let update = self.next_update().await?;
             match &update {
                 ConversationUpdate::Event(event) => self.track(event),
                 ConversationUpdate::Waiting(waiting) => self.is_at_rest = waiting.is_at_rest,
-                // The server stops, or has closed it. It continues with the next command.
+                // The server stops and will continue it, or it has failed.
+                ConversationUpdate::Closed {} if !self.is_at_rest => {
+                    self.restart_deadline = Some(Instant::now() + RESTART_TIMEOUT);
+                    continue;
+                }
+                // It continues with the next command.
                 ConversationUpdate::Closed {} => continue,
                 _ => {}
             }
@@ -101,11 +131,20 @@ impl ShownConversation for RemoteConversation {
         Vec::new()
     }
 
-    fn send(&self, command: UserCommand) -> anyhow::Result<Applying> {
+    fn send(&self, command: UserCommand) -> anyhow::Result<CommandFuture> {
         let (server, id) = (Arc::clone(&self.server), self.id.clone());
+        let is_decision = matches!(
+            command,
+            UserCommand::Confirm { .. } | UserCommand::Reject { .. }
+        );
         let applying = async move {
-            server.conversations.apply(&id, command.into()).await?;
-            Ok(())
+            match server.conversations.apply(&id, command.into()).await {
+                Err(error) if is_decision && error.kind == ServiceErrorKind::Conflict => {
+                    print::note("[another client has decided about this action]\n");
+                    Ok(None)
+                }
+                applied => Ok(applied?),
+            }
         };
         Ok(applying.boxed())
     }
@@ -114,7 +153,7 @@ impl ShownConversation for RemoteConversation {
         self.status
     }
 
-    async fn asked(&mut self, waiting: WaitState) -> anyhow::Result<Option<AskedAction>> {
+    async fn find_asked_action(&mut self, waiting: WaitState) -> anyhow::Result<Option<ActionAwaitingConfirmation>> {
         let Some(action) = waiting.action else {
             return Ok(None);
         };
@@ -134,7 +173,7 @@ impl ShownConversation for RemoteConversation {
         else {
             return Ok(None);
         };
-        Ok(Some(AskedAction {
+        Ok(Some(ActionAwaitingConfirmation {
             id,
             action,
             risk_reason: self.reason.clone(),
