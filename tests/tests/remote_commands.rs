@@ -14,12 +14,15 @@ use tests::terminal::TestTerminal;
 struct Remote {
     server: HostServer,
     user: Home,
-    _operator: Home,
+    operator: Home,
 }
 
 impl Remote {
     fn start(responses: &Value, arguments: &[&str]) -> Self {
-        let operator = Home::new();
+        Self::start_on(Home::new(), responses, arguments)
+    }
+
+    fn start_on(operator: Home, responses: &Value, arguments: &[&str]) -> Self {
         operator.write(
             "asks.toml",
             "[security]\nconfirmation_policy = \"always\"\n",
@@ -32,7 +35,7 @@ impl Remote {
         Self {
             server,
             user,
-            _operator: operator,
+            operator,
         }
     }
 
@@ -99,12 +102,24 @@ async fn task_runs_on_a_server_as_on_this_machine() {
 
 #[tokio::test]
 async fn detached_task_continues_without_its_command() {
-    let remote = Remote::start(&json!([bash("sleep 3"), finish()]), &[]);
+    let wait = bash("while [ ! -e go ]; do sleep 0.1; done");
+    let remote = Remote::start(&json!([wait, finish()]), &[]);
     let id = remote.run(&["run", "--detach", "Work."]).expect(0).stdout;
-    assert_ne!(remote.rows()[0]["agent_state"], "finished");
-    // Follows what still runs.
-    let followed = remote.run(&["resume", id.trim()]).expect(0);
-    assert_eq!(followed.stdout, "Done.\n");
+    wait_until("the command runs", || {
+        remote.rows()[0]["agent_state"] == "running"
+    });
+    let mut command = remote.command(&["resume", id.trim(), "--json"]);
+    let mut following = remote.user.start(&mut command);
+    following.wait_for("the command", |event| event["action"] == "run");
+    let workspaces = remote.operator.path().join(".glovebox/workspaces");
+    std::fs::write(workspaces.join(id.trim()).join("go"), "").unwrap();
+    let followed = following.end().expect(0);
+    assert!(
+        followed
+            .events()
+            .iter()
+            .any(|event| event["action"] == "finish")
+    );
     let local = remote.user.run(&["run", "--detach", "Work."]).expect(2);
     assert!(
         local.stderr.contains("--detach needs --server"),
@@ -149,6 +164,72 @@ async fn action_of_a_server_is_approved_at_the_terminal() {
         .expect(0);
     assert!(events.stdout.contains("Not this one."), "{}", events.stdout);
     assert!(!events.stdout.contains("\"content\":\"other"));
+}
+
+/// What an agent asked before its conversation was closed is asked again, without a new start of
+/// the sandbox.
+#[tokio::test]
+async fn question_of_a_closed_conversation_is_asked_again() {
+    let operator = Home::new();
+    operator.write(
+        ".glovebox/config.toml",
+        "[sandbox]\nclose_delay = 1\n[security]\nconfirmation_policy = \"always\"\n",
+    );
+    let responses = json!([question(), bash("echo approved"), finish()]);
+    let remote = Remote::start_on(operator, &responses, &[]);
+    remote.run(&["run", "Greet me."]).expect(4);
+    let wait_until_closed = || {
+        wait_until("the conversation is closed", || {
+            remote.rows()[0]["is_running"] == false
+        });
+    };
+    wait_until_closed();
+    let resumed = remote.run(&["resume", "--last"]).expect(4);
+    assert_eq!(resumed.stdout, "What is your name?\n");
+    assert_eq!(remote.rows()[0]["is_running"], false, "nothing was started");
+    remote.run(&["resume", "--last", "-t", "Ada"]).expect(4);
+    wait_until_closed();
+    let mut terminal = TestTerminal::start(&remote.command(&["resume", "--last"]));
+    let prompt = terminal.wait_for("approve? [y]es");
+    assert!(prompt.contains("$ echo approved"), "{prompt}");
+    terminal.type_text("y\n");
+    terminal.wait_for("Done.");
+    terminal.wait_for_end(0);
+}
+
+#[tokio::test]
+async fn decision_of_another_client_is_accepted() {
+    let responses = json!([bash("echo first"), bash("echo second"), finish()]);
+    let remote = Remote::start(&responses, &["--config-file", "asks.toml"]);
+    let mut terminal = TestTerminal::start(&remote.command(&["run", "Work."]));
+    terminal.wait_for("approve? [y]es");
+    remote
+        .run(&["resume", "--last", "--confirm", "--json"])
+        .expect(4);
+    terminal.type_text("n\n");
+    terminal.wait_for("another client has decided");
+    let prompt = terminal.wait_for("approve? [y]es");
+    assert!(prompt.contains("$ echo second"), "{prompt}");
+    terminal.type_text("y\n");
+    terminal.wait_for("Done.");
+    terminal.wait_for_end(0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interrupts_end_a_run_whose_server_cannot_be_reached() {
+    let remote = Remote::start(&json!([bash("sleep 60"), finish()]), &[]);
+    let proxy = TcpProxy::to(remote.server.port()).await;
+    let url = format!("http://127.0.0.1:{}", proxy.port());
+    let mut command = remote.user.glovebox(&["run", "Work.", "--server", &url]);
+    command.env("GLOVEBOX_KEY", &remote.server.key);
+    let mut terminal = TestTerminal::start(&command);
+    terminal.wait_for("$ sleep 60");
+    proxy.refuse(true);
+    terminal.type_text("\u{3}");
+    terminal.wait_for("interrupt again to exit immediately");
+    terminal.type_text("\u{3}");
+    terminal.wait_for("the conversation may continue");
+    terminal.wait_for_end(130);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -237,6 +318,13 @@ async fn mistakes_are_explained() {
             .stderr
             .contains("glovebox login")
     );
+    // A variable without a value is like none, and an option counts more than the variable.
+    let mut local = remote.user.glovebox(&["conversations", "ls", "--json"]);
+    let local = local.env("GLOVEBOX_SERVER", "").output().unwrap();
+    assert_eq!(CompletedRun::from_output(&local).expect(0).stdout, "[]\n");
+    let mut doctor = remote.command(&["doctor"]);
+    let doctor = doctor.env("GLOVEBOX_SERVER", url).output().unwrap();
+    CompletedRun::from_output(&doctor).expect(2);
     let mut unreachable = remote.user.glovebox(&["conversations", "ls"]);
     unreachable.envs([
         ("GLOVEBOX_SERVER", "http://127.0.0.1:1"),

@@ -1,9 +1,9 @@
 //! The contract of conversation services, in process and over HTTP; and what a client survives.
 
-use conversations::{ConversationService, ServiceErrorKind};
-use protocol::client_api::v2::{CreateConversation, ListConversations};
+use conversations::{ConversationService, MIN_QUESTION_AGE, ServiceErrorKind};
+use protocol::client_api::v2::{CreateConversation, ForkConversation, ListConversations};
 use protocol::update::ModelProgress;
-use protocol::{AgentState, ConversationId, ConversationUpdate, Event, EventQuery};
+use protocol::{AgentState, ConversationId, ConversationUpdate, Event, EventQuery, UserCommand};
 use serde_json::json;
 use tests::glovebox::{Home, bash, finish};
 use tests::host_server::HostServer;
@@ -38,7 +38,7 @@ async fn stored(service: &dyn ConversationService, id: &ConversationId) -> Vec<u
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stream_misses_no_event_when_it_is_cut_at_every_message() {
     let home = Home::new();
-    let commands = (0..4).map(|number| bash(&format!("echo {number}")));
+    let commands = (0..4).map(|number| bash(&format!("sleep 0.2; echo {number}")));
     let responses: Vec<_> = commands.chain([finish()]).collect();
     let server = HostServer::start(&home, &home.script(&json!(responses)), &[]);
     let proxy = TcpProxy::to(server.port()).await;
@@ -60,6 +60,7 @@ async fn stream_misses_no_event_when_it_is_cut_at_every_message() {
                 gaps += 1;
                 continue;
             }
+            ConversationUpdate::Attached(action) => panic!("{action:?} was received before"),
             _ => {}
         }
         proxy.cut();
@@ -117,11 +118,59 @@ async fn client_survives_a_server_that_is_killed_and_restarted() {
     drop(server);
 }
 
+/// A request without an id is sent once: its reply was lost, so that it may have been received.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_are_not_safe_are_not_repeated() {
+    let home = Home::new();
+    home.write(
+        "asks.toml",
+        "[security]\nconfirmation_policy = \"always\"\n",
+    );
+    let responses = json!([bash("echo first"), bash("echo second"), finish()]);
+    let arguments = ["--config-file", "asks.toml"];
+    let server = HostServer::start(&home, &home.script(&responses), &arguments);
+    let proxy = TcpProxy::to(server.port()).await;
+    let client = client_of(proxy.port(), &server.key);
+    let id = client.create(greeting()).await.unwrap();
+    let mut updates = client.follow(&id, None).await.unwrap();
+    let (_, asked) = wait_for(&mut updates, AgentState::AwaitingUserConfirmation).await;
+    let lose_reply = || {
+        proxy.cut();
+        proxy.limit_replies([20].into_iter());
+    };
+    drop(updates);
+    lose_reply();
+    let forked = client.fork(&id, ForkConversation::default()).await;
+    assert_eq!(forked.unwrap_err().kind, ServiceErrorKind::Unavailable);
+    let all = client.list(ListConversations::default()).await.unwrap();
+    assert_eq!(all.conversations.len(), 2);
+    // Longer than a decision without a name must be after the question.
+    tokio::time::sleep(MIN_QUESTION_AGE).await;
+    lose_reply();
+    let decided = client
+        .apply(&id, UserCommand::confirm(None).into())
+        .await
+        .unwrap_err();
+    assert_eq!(decided.kind, ServiceErrorKind::Unavailable);
+    let mut updates = client.follow(&id, None).await.unwrap();
+    let next = loop {
+        let (_, waiting) = wait_for(&mut updates, AgentState::AwaitingUserConfirmation).await;
+        if waiting.action != asked.action {
+            break waiting.action;
+        }
+    };
+    assert!(
+        next.is_some(),
+        "the second action still awaits its decision"
+    );
+}
+
 #[tokio::test]
 async fn server_that_was_never_reached_is_reported_at_once() {
-    let proxy = TcpProxy::to(1).await;
-    let port = proxy.port();
-    drop(proxy);
+    // Bound, but not listening.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let port = socket.local_addr().unwrap().port();
     let client = client_of(port, "key");
     let started = std::time::Instant::now();
     let error = client.list(ListConversations::default()).await.unwrap_err();

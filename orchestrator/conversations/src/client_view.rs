@@ -133,3 +133,42 @@ fn without_cause(start: SandboxStart) -> SandboxStart {
         start @ (SandboxStart::Starting {} | SandboxStart::Connecting {}) => start,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Causes can have addresses and credentials of the operator.
+    #[test]
+    fn clients_see_no_image_and_no_cause() {
+        let text = || "registry.internal/secret".to_owned();
+        let updates: [ConversationUpdate<Arc<Event>>; 4] = [
+            ConversationUpdate::Start(SandboxStart::Pulling {
+                image: text(),
+                received_bytes: 1,
+                total_bytes: None,
+            }),
+            ConversationUpdate::Start(SandboxStart::Retrying {
+                after_secs: 1.0,
+                reason: text(),
+            }),
+            ConversationUpdate::Model {
+                agent: None,
+                progress: ModelProgress::Retrying {
+                    attempt: 2,
+                    attempts: 3,
+                    after_secs: 1.0,
+                    reason: text(),
+                },
+            },
+            ConversationUpdate::Problem { message: text() },
+        ];
+        let is_seen = updates.map(|update| {
+            let message = to_client(update);
+            let json = serde_json::to_string(&message).unwrap();
+            assert!(!json.contains("secret"), "{json}");
+            message.is_some()
+        });
+        assert_eq!(is_seen, [true, true, true, false]);
+    }
+}

@@ -1,6 +1,7 @@
 //! The JSON of events for streams and sockets. Those of one conversation send the same events, and
 //! share their JSON.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use conversations::event_json;
@@ -17,6 +18,9 @@ const EXPECTED_EVENTS: usize = 4096;
 
 /// Maximum memory of the cached events with their JSON, in bytes.
 const MAX_BYTES: u64 = 32 << 20;
+
+/// Maximum length of an event that is written on the thread of its stream, in bytes.
+const MAX_SHORT_BYTES: usize = 8 << 10;
 
 /// Memory of a cached event without its texts, in bytes.
 const OVERHEAD_BYTES: u64 = 512;
@@ -51,8 +55,9 @@ impl Default for ClientEvents {
 }
 
 impl ClientEvents {
-    /// Returns an event as clients see it. `None` if they do not. Writes the JSON on a blocking
-    /// thread, because an event may have megabytes, and once for all streams that ask concurrently.
+    /// Returns an event as clients see it. `None` if they do not. Writes the JSON once for
+    /// all streams that ask concurrently, and on a blocking thread if it is long: an event may have
+    /// megabytes.
     pub(crate) async fn json(&self, event: &Arc<Event>) -> Option<Arc<RawValue>> {
         if Arc::strong_count(event) == 1 {
             // It was read from the store for one stream.
@@ -72,7 +77,32 @@ impl ClientEvents {
 
 /// Fails only when the server shuts down.
 async fn write(event: Arc<Event>) -> Result<Option<Arc<RawValue>>, ApiError> {
-    run_blocking(move || event_json(&event).map(Arc::from)).await
+    let is_short = is_short(&event);
+    let write = move || event_json(&event).map(Arc::from);
+    match is_short {
+        true => Ok(write()),
+        false => run_blocking(write).await,
+    }
+}
+
+/// Whether an event is written in less time than another thread needs to start.
+fn is_short(event: &Event) -> bool {
+    serde_json::to_writer(Budget(MAX_SHORT_BYTES), event).is_ok()
+}
+
+/// Counts what is written, up to a maximum.
+struct Budget(usize);
+
+impl Write for Budget {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let rest = self.0.checked_sub(bytes.len());
+        self.0 = rest.ok_or(io::ErrorKind::FileTooLarge)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -55,7 +55,10 @@ pub(super) trait ShownConversation: Send {
     async fn status(&mut self) -> &'static str;
 
     /// Returns the action that awaits confirmation. `None` if there is none, or by now another one.
-    async fn find_asked_action(&mut self, waiting: WaitState) -> anyhow::Result<Option<ActionAwaitingConfirmation>>;
+    async fn find_asked_action(
+        &mut self,
+        waiting: WaitState,
+    ) -> anyhow::Result<Option<ActionAwaitingConfirmation>>;
 }
 
 /// A command that is being applied.
@@ -140,7 +143,10 @@ impl ShownConversation for LocalConversation<'_> {
         }
     }
 
-    async fn find_asked_action(&mut self, waiting: WaitState) -> anyhow::Result<Option<ActionAwaitingConfirmation>> {
+    async fn find_asked_action(
+        &mut self,
+        waiting: WaitState,
+    ) -> anyhow::Result<Option<ActionAwaitingConfirmation>> {
         let state = self.follower.waiting_state();
         let asked = state
             .awaiting_confirmation()

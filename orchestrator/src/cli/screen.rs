@@ -223,4 +223,3 @@ fn retry_reason<'a>(reason: &'a str, unknown: &'a str) -> Cow<'a, str> {
         reason => print::visible_line(reason).into(),
     }
 }
-

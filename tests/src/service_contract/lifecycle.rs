@@ -103,9 +103,13 @@ pub async fn fork_has_the_events_up_to_its_last(backend: &dyn ServiceBackend) {
     let expected = original.iter().copied().filter(|id| Some(*id) <= question);
     assert!(common.map(|event| event.id).eq(expected));
     assert!(!shared.iter().any(|event| event.command.is_some()));
-    // It continues on its own.
-    service.apply(&forked, message("a", "Eva")).await.unwrap();
+    // It does not run, waits, and continues on its own.
     let mut updates = service.follow(&forked, None).await.unwrap();
+    let item = service.get(&forked).await.unwrap();
+    assert!(!item.is_running);
+    let (read, waiting) = wait_for(&mut updates, item.agent_state.unwrap()).await;
+    assert!(read.len() == shared.len() && waiting.outcome != RunOutcome::Finished);
+    service.apply(&forked, message("a", "Eva")).await.unwrap();
     wait_for(&mut updates, AgentState::Finished).await;
     let missing = ForkConversation {
         last_event: Some(EventId(1_000_000)),

@@ -8,8 +8,8 @@ use protocol::client_api::v2::{ConversationItem, CreateConversation, ListConvers
 use protocol::{AgentState, ConversationId, EventId, UserCommand};
 use tokio::time::timeout;
 
-use super::server::{PAGE_SIZE, RemoteServer};
 use super::followed_conversation::RemoteConversation;
+use super::server::{PAGE_SIZE, RemoteServer};
 use crate::cli::follow::{FollowResult, TerminalFollower};
 use crate::cli::interrupts::Interrupts;
 use crate::cli::print;
@@ -40,7 +40,10 @@ pub(in crate::cli) async fn run(run: RemoteRun, server: RemoteServer) -> anyhow:
     let created = print::with_notice("the server", creating).await;
     created.inspect_err(|error| {
         if error.kind == ServiceErrorKind::Unavailable {
-            print::note(&format!("the task may have been stored: {}\n", follow_hint(&server, &id)));
+            print::note(&format!(
+                "the task may have been stored: {}\n",
+                follow_hint(&server, &id)
+            ));
         }
     })?;
     if run.is_detached {
@@ -109,7 +112,10 @@ fn note_continuation(server: &RemoteServer, id: &ConversationId) {
 }
 
 fn follow_hint(server: &RemoteServer, id: &ConversationId) -> String {
-    format!("follow it with: glovebox resume {id} --server {}", server.url)
+    format!(
+        "follow it with: glovebox resume {id} --server {}",
+        server.url
+    )
 }
 
 /// Describes the result of a conversation, and how to resume it.

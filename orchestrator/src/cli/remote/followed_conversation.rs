@@ -71,7 +71,9 @@ impl RemoteConversation {
                 }
             };
             self.restart_deadline = None;
-            return Ok(message.context("the stream of the server has ended")??.update);
+            return Ok(message
+                .context("the stream of the server has ended")??
+                .update);
         }
     }
 
@@ -153,7 +155,10 @@ impl ShownConversation for RemoteConversation {
         self.status
     }
 
-    async fn find_asked_action(&mut self, waiting: WaitState) -> anyhow::Result<Option<ActionAwaitingConfirmation>> {
+    async fn find_asked_action(
+        &mut self,
+        waiting: WaitState,
+    ) -> anyhow::Result<Option<ActionAwaitingConfirmation>> {
         let Some(action) = waiting.action else {
             return Ok(None);
         };

@@ -6,7 +6,6 @@ mod keys;
 mod login;
 mod server;
 
-
 pub(super) use commands::{RemoteRun, list, resume, run};
 pub(super) use login::{LoginArguments, LogoutArguments, login, logout};
 pub(super) use server::{RemoteServer, default_server};
