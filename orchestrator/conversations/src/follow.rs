@@ -5,15 +5,12 @@
 
 use std::sync::Arc;
 
-use engine::conversation::{Conversation, State, read_state};
+use engine::conversation::{Conversation, State};
 use engine::events::Cursor;
 use protocol::update::{RunOutcome, WaitState};
-use protocol::{
-    Action, AgentState, ConversationId, ConversationUpdate, Event, EventBody, EventId, EventSource,
-};
+use protocol::{Action, AgentState, ConversationUpdate, Event, EventBody, EventId, EventSource};
 
 use crate::checks::action_awaiting_confirmation;
-use crate::conversations::Conversations;
 use crate::error::ConversationsError;
 use crate::update::UpdateQueue;
 
@@ -30,54 +27,12 @@ pub fn run_outcome(state: &State) -> RunOutcome {
 }
 
 /// Returns how a conversation waits for its user, if it does.
-fn wait_state(state: &State) -> WaitState {
+pub(crate) fn wait_state(state: &State) -> WaitState {
     WaitState {
         agent_state: state.agent_state,
         is_at_rest: is_at_rest(state),
         outcome: run_outcome(state),
         action: action_awaiting_confirmation(state),
-    }
-}
-
-impl Conversations {
-    /// Returns what a conversation that does not run in this process does after the event before
-    /// `next`: it waits for its user, or is closed. `None` if that is not its last event, or another
-    /// process runs it.
-    ///
-    /// # Errors
-    /// [`ConversationsError::Unknown`] or [`ConversationsError::Store`].
-    pub(crate) async fn stored_end(
-        &self,
-        id: &ConversationId,
-        next: EventId,
-    ) -> Result<Option<ConversationUpdate<Arc<Event>>>, ConversationsError> {
-        let entry = self.entry(id).await?;
-        let entry = entry.ok_or_else(|| ConversationsError::Unknown(id.clone()))?;
-        let count = entry.summary.as_ref().map(|summary| summary.events);
-        if count.is_some_and(|count| count != next.0) {
-            return Ok(None);
-        }
-        let agent_state = match &entry.overview {
-            Ok(overview) => overview.agent_state(),
-            Err(_) => AgentState::Unknown,
-        };
-        if !waits_for_user(agent_state) {
-            return Ok((!entry.is_locked).then_some(ConversationUpdate::Closed {}));
-        }
-        let state = match agent_state {
-            // The overview has neither the limit nor the action.
-            AgentState::Error | AgentState::AwaitingUserConfirmation => {
-                read_state(self.store.as_ref(), id).await?
-            }
-            _ => State {
-                agent_state,
-                ..State::default()
-            },
-        };
-        Ok(Some(ConversationUpdate::Waiting(WaitState {
-            is_at_rest: true,
-            ..wait_state(&state)
-        })))
     }
 }
 
@@ -247,7 +202,7 @@ pub(crate) fn is_at_rest(state: &State) -> bool {
 
 /// Whether an agent in this state, without actions in flight, continues only with an input of the
 /// user.
-fn waits_for_user(agent_state: AgentState) -> bool {
+pub(crate) fn waits_for_user(agent_state: AgentState) -> bool {
     match agent_state {
         AgentState::Finished
         | AgentState::Rejected

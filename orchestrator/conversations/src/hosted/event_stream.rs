@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use protocol::{ConversationId, ConversationUpdate, Event, EventId};
+use engine::conversation::{State, read_state};
+use protocol::update::WaitState;
+use protocol::{AgentState, ConversationId, ConversationUpdate, Event, EventId};
 use tokio::sync::watch;
 
 use super::HostedConversations;
 use crate::error::ConversationsError;
-use crate::follow::Follower;
+use crate::follow::{Follower, wait_state, waits_for_user};
 
 /// Number of events per read of the store. Bounds the memory of each reader.
 const PAGE_SIZE: usize = 32;
@@ -108,7 +110,7 @@ impl EventStream {
             Ok(_) | Err(ConversationsError::NotRunning(_)) => {
                 if self.is_end_reported {
                     conversations.event_count(&self.id).await?;
-                } else if let Some(end) = conversations.stored_end(&self.id, self.next).await? {
+                } else if let Some(end) = self.hosted.stored_end(&self.id, self.next).await? {
                     return Ok(Some(end));
                 }
                 // An error means that the conversations are dropped, which this stream prevents.
@@ -120,6 +122,45 @@ impl EventStream {
             Err(error) => return Err(error),
         }
         Ok(None)
+    }
+}
+
+impl HostedConversations {
+    /// Returns what a conversation that does not run in this process does after the event before
+    /// `next`: it waits for its user, or is closed. `None` if that is not its last event, or another
+    /// process runs it.
+    async fn stored_end(
+        &self,
+        id: &ConversationId,
+        next: EventId,
+    ) -> Result<Option<ConversationUpdate<Arc<Event>>>, ConversationsError> {
+        let entry = self.conversations.entry(id).await?;
+        let entry = entry.ok_or_else(|| ConversationsError::Unknown(id.clone()))?;
+        let count = entry.summary.as_ref().map(|summary| summary.events);
+        if count.is_some_and(|count| count != next.0) {
+            return Ok(None);
+        }
+        let agent_state = match &entry.overview {
+            Ok(overview) => overview.agent_state(),
+            Err(_) => AgentState::Unknown,
+        };
+        if !waits_for_user(agent_state) {
+            return Ok((!entry.is_locked).then_some(ConversationUpdate::Closed {}));
+        }
+        let state = match agent_state {
+            // The overview has neither the limit nor the action.
+            AgentState::Error | AgentState::AwaitingUserConfirmation => {
+                read_state(self.conversations.store.as_ref(), id).await?
+            }
+            _ => State {
+                agent_state,
+                ..State::default()
+            },
+        };
+        Ok(Some(ConversationUpdate::Waiting(WaitState {
+            is_at_rest: true,
+            ..wait_state(&state)
+        })))
     }
 }
 
