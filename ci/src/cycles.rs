@@ -99,10 +99,38 @@ const CEILINGS: &[(&str, Cycles)] = &[
         },
     ),
     (
-        "sandbox",
+        "sandbox-client",
         Cycles {
-            files: 53,
-            largest: 37,
+            files: 5,
+            largest: 3,
+        },
+    ),
+    (
+        "sandbox-docker",
+        Cycles {
+            files: 13,
+            largest: 13,
+        },
+    ),
+    (
+        "sandbox-local",
+        Cycles {
+            files: 12,
+            largest: 9,
+        },
+    ),
+    (
+        "sandbox-remote",
+        Cycles {
+            files: 8,
+            largest: 8,
+        },
+    ),
+    (
+        "sandbox-ssh",
+        Cycles {
+            files: 13,
+            largest: 13,
         },
     ),
     (

@@ -21,7 +21,18 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("llm", &["engine", "protocol", "tls"]),
     ("mcp", &["engine", "protocol", "tls"]),
-    ("sandbox", &["engine", "protocol", "remove-folder", "tls"]),
+    ("sandbox-client", &["engine", "protocol"]),
+    ("sandbox-docker", &["engine", "protocol", "sandbox-client"]),
+    (
+        "sandbox-local",
+        &["engine", "protocol", "remove-folder", "sandbox-client"],
+    ),
+    (
+        "sandbox-remote",
+        &["engine", "protocol", "sandbox-client", "tls"],
+    ),
+    ("sandbox-ssh", &["engine", "protocol", "sandbox-client"]),
+    ("sandbox-host", &["engine", "protocol", "sandbox-client"]),
     ("embedded-server", &[]),
     ("storage", &["accounts", "engine", "protocol", "tls"]),
     ("conversations", &["engine", "protocol"]),
@@ -49,7 +60,12 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "git_providers",
             "llm",
             "mcp",
-            "sandbox",
+            "sandbox-client",
+            "sandbox-docker",
+            "sandbox-host",
+            "sandbox-local",
+            "sandbox-remote",
+            "sandbox-ssh",
             "server",
             "storage",
             "protocol",
@@ -69,7 +85,12 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
             "llm",
             "mcp",
             "protocol",
-            "sandbox",
+            "sandbox-client",
+            "sandbox-docker",
+            "sandbox-host",
+            "sandbox-local",
+            "sandbox-remote",
+            "sandbox-ssh",
             "storage",
             "tls",
         ],
@@ -137,7 +158,16 @@ mod tests {
     use super::*;
 
     /// Adapters, which never depend on each other.
-    const ADAPTERS: &[&str] = &["browser", "llm", "mcp", "sandbox", "storage"];
+    const ADAPTERS: &[&str] = &[
+        "browser",
+        "llm",
+        "mcp",
+        "sandbox-docker",
+        "sandbox-local",
+        "sandbox-remote",
+        "sandbox-ssh",
+        "storage",
+    ];
 
     fn package(name: &str, dependencies: &Value) -> Package {
         serde_json::from_value(json!({

@@ -29,7 +29,7 @@ use exit::Exit;
 fn main() -> ExitCode {
     // Must come first: a local sandbox starts this program again, which isolates itself and
     // executes another one.
-    if let Some(code) = sandbox::confine_if_requested() {
+    if let Some(code) = sandbox_local::confine_if_requested() {
         return code;
     }
     cli::complete_if_requested();

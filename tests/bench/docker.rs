@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use engine::sandbox::{ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState};
-use sandbox::{DockerConfig, DockerProvider, Pool};
+use sandbox_docker::{DockerConfig, DockerProvider, Pool};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, id, run, spec};
 use tokio::process::Command;

@@ -15,7 +15,7 @@ use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::{Action, Event, EventBody, EventId, EventSource, Observation, Record, Timestamp};
 use reqwest::Method;
-use sandbox::IsolationKind;
+use sandbox_local::IsolationKind;
 use serde_json::{Value, json};
 use storage::{Durability, SqliteStore};
 use tests::glovebox::{Home, bash, finish, tool_call};

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
-use sandbox::ServerBinary;
+use sandbox_client::ServerBinary;
 use tests::sandbox_contract::embedded_server;
 
 use super::figure::{Figure, quantile_ms};

@@ -267,7 +267,7 @@ impl Home {
         let Ok(secret) = std::fs::read(self.path().join(".glovebox/secret")) else {
             return String::new();
         };
-        let owner = sandbox::HostSecret::new(secret.try_into().unwrap()).owner();
+        let owner = sandbox_client::HostSecret::new(secret.try_into().unwrap()).owner();
         let owner = format!("label=glovebox.owner={owner}");
         let listed = Command::new("docker")
             .args(["ps", "--all", "--quiet", "--filter", &owner])

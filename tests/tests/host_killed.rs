@@ -9,10 +9,9 @@ use std::time::Duration;
 
 use engine::sandbox::{SandboxProvider, sweep};
 use protocol::ConversationId;
-use sandbox::{
-    CONTROL_GROUPS, DockerConfig, DockerProvider, HostSecret, IsolationChoice, LocalConfig,
-    LocalProvider,
-};
+use sandbox_client::HostSecret;
+use sandbox_docker::{DockerConfig, DockerProvider};
+use sandbox_local::{CONTROL_GROUPS, IsolationChoice, LocalConfig, LocalProvider};
 use serde_json::json;
 use tests::glovebox::{Home, RunningProgram, bash, finish, wait_until};
 use tests::sandbox_contract::docker::DockerBackend;

@@ -13,7 +13,7 @@ use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use engine::sandbox::SandboxError;
 use protocol::ObservationKind;
-use sandbox::IsolationKind;
+use sandbox_local::IsolationKind;
 use serde_json::json;
 use tests::glovebox::{Home, bash, finish, wait_until};
 use tests::sandbox_contract::local::LocalBackend;

@@ -4,7 +4,7 @@
 use engine::sandbox::{Sandbox, SandboxError, SandboxSpec};
 use protocol::ObservationKind;
 use protocol::observation::RunObservation;
-use sandbox::IsolationKind;
+use sandbox_local::IsolationKind;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, command, error, id, remove, run, spec};

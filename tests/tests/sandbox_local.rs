@@ -4,7 +4,7 @@ use std::future::ready;
 use std::time::Instant;
 
 use engine::sandbox::sweep;
-use sandbox::ServerBinary;
+use sandbox_client::ServerBinary;
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 

@@ -2,7 +2,7 @@
 
 use engine::sandbox::{ResourceLimits, SandboxProvider, SandboxSpec};
 use protocol::ObservationKind;
-use sandbox::{IsolationKind, LocalConfig, LocalProvider};
+use sandbox_local::{IsolationKind, LocalConfig, LocalProvider};
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{Backend, command, id, remove, run, spec};
 

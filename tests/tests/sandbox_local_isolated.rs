@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider};
-use sandbox::{Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
+use sandbox_local::{Isolation, IsolationChoice, IsolationKind, LocalConfig, LocalProvider};
 use tempfile::TempDir;
 use tests::glovebox;
 use tests::sandbox_contract::local::LocalBackend;

@@ -10,7 +10,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::time::Duration;
 
 use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxState, sweep};
-use sandbox::{HostSecret, SshConfig, SshProvider};
+use sandbox_client::HostSecret;
+use sandbox_ssh::{SshConfig, SshProvider};
 use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 use tests::sshd::{SshdOptions, UID};

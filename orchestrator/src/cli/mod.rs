@@ -129,7 +129,7 @@ const NO_SERVER_COMMAND: &str =
     "this command works on this machine: leave out --server, or unset GLOVEBOX_SERVER";
 
 /// Crates of this program, which are the targets of its log.
-const OWN_CRATES: [&str; 13] = [
+const OWN_CRATES: [&str; 18] = [
     "glovebox",
     "accounts",
     "browser",
@@ -139,7 +139,12 @@ const OWN_CRATES: [&str; 13] = [
     "git_providers",
     "llm",
     "mcp",
-    "sandbox",
+    "sandbox_client",
+    "sandbox_docker",
+    "sandbox_host",
+    "sandbox_local",
+    "sandbox_remote",
+    "sandbox_ssh",
     "server",
     "storage",
     "tls",

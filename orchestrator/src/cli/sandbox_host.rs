@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::NonEmptyStringValueParser;
-use sandbox::{DEFAULT_IMAGE, HostKeys, ImagePattern, SandboxHost, SandboxHostConfig, ServerUrl};
+use sandbox_client::ServerUrl;
+use sandbox_docker::DEFAULT_IMAGE;
+use sandbox_host::{HostKeys, ImagePattern, SandboxHost, SandboxHostConfig};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -10,12 +10,16 @@ use embedded_server::EmbeddedServer;
 use engine::sandbox::{SandboxProvider, SandboxSpec, SandboxSummary};
 use nix::unistd::{Uid, User};
 use protocol::ConversationId;
-use sandbox::{
-    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, DockerConfig, DockerProvider, Gpus,
-    HostKeyQuestion, HostSecret, InvalidSshTarget, Isolation, IsolationChoice, LocalConfig,
-    LocalProvider, Pool, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
-    RemoteServerProvider, ServerBinary, SshConfig, SshProvider, UnknownHosts, pool_entry_holder,
+use sandbox_client::{HostSecret, ServerBinary};
+use sandbox_docker::{DockerConfig, DockerProvider, Gpus, Pool, pool_entry_holder};
+use sandbox_local::{
+    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, LocalConfig,
+    LocalProvider,
 };
+use sandbox_remote::{
+    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
+};
+use sandbox_ssh::{HostKeyQuestion, InvalidSshTarget, SshConfig, SshProvider, UnknownHosts};
 
 use super::{StateDir, Stores};
 use crate::config::{

@@ -16,7 +16,8 @@ use conversations::{
     ConversationLock, ConversationLocks, ConversationsError, HostError, LockGuard,
 };
 use protocol::ConversationId;
-use sandbox::{HostSecret, LocalProbes};
+use sandbox_client::HostSecret;
+use sandbox_local::LocalProbes;
 use serde::{Deserialize, Serialize};
 use storage::{SqliteOptions, SqliteStore};
 use tokio_util::sync::CancellationToken;

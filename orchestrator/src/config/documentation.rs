@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sandbox::RemoteRuntimeConfig;
+use sandbox_remote::RemoteRuntimeConfig;
 
 use super::keys::{self, Key, Kind, UntrustedRule};
 use super::settings::Settings;
@@ -134,7 +134,7 @@ fn described_defaults() -> BTreeMap<(&'static str, &'static str), String> {
         (("condenser", "llm_config"), "the agent's model".to_owned()),
         (
             ("sandbox", "base_container_image"),
-            sandbox::DEFAULT_IMAGE.to_owned(),
+            sandbox_docker::DEFAULT_IMAGE.to_owned(),
         ),
         (("sandbox", "platform"), "the engine's".to_owned()),
         (("sandbox", "cuda_visible_devices"), "all".to_owned()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use engine::conversation::SandboxDisposition;
 use engine::sandbox::{ResourceLimits, Volume};
-use sandbox::ServerUrl;
+use sandbox_client::ServerUrl;
 use secrecy::SecretString;
 
 use super::Overrides;

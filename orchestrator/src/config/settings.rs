@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use engine::agent::Prompt;
 use engine::sandbox::{Volume, VolumeError};
 
-use sandbox::ServerUrl;
+use sandbox_client::ServerUrl;
 
 use super::agent::is_narrower;
 use super::keys::{self, Kind, UntrustedRule};

@@ -10,7 +10,8 @@ use engine::sandbox::{SandboxProvider, SandboxSpec};
 use futures_util::StreamExt as _;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
-use sandbox::{DockerConfig, DockerProvider, HostSecret, ServerBinary};
+use sandbox_client::{HostSecret, ServerBinary};
+use sandbox_docker::{DockerConfig, DockerProvider};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixStream};
 

@@ -11,9 +11,9 @@ use engine::sandbox::SandboxProvider;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::{
-    BUBBLEWRAP_PROGRAMS, CONTROL_GROUPS, HostSecret, IsolationChoice, IsolationKind, LocalConfig,
-    LocalProvider, ServerBinary,
+use sandbox_client::{HostSecret, ServerBinary};
+use sandbox_local::{
+    BUBBLEWRAP_PROGRAMS, CONTROL_GROUPS, IsolationChoice, IsolationKind, LocalConfig, LocalProvider,
 };
 use tempfile::TempDir;
 

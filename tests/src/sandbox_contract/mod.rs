@@ -28,7 +28,7 @@ use engine::sandbox::{
 use protocol::action::{RunAction, WriteAction};
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{ActionId, Observation, ObservationKind, SandboxId};
-use sandbox::ServerBinary;
+use sandbox_client::ServerBinary;
 
 /// Returns the action server of this build, which is unpacked into `folder` on first use.
 pub fn embedded_server(folder: impl AsRef<Path>) -> ServerBinary {

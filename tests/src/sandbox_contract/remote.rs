@@ -16,9 +16,10 @@ use engine::sandbox::{
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::{
+use sandbox_client::ServerBinary;
+use sandbox_host::{SandboxHost, SandboxHostConfig};
+use sandbox_remote::{
     RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
-    SandboxHost, SandboxHostConfig, ServerBinary,
 };
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxSpec};
 use protocol::SandboxId;
-use sandbox::ServerBinary;
+use sandbox_client::ServerBinary;
 use tokio::time::timeout;
 
 use super::{Backend, create_sandbox, error, remove, run, spec};

@@ -8,7 +8,8 @@ use engine::sandbox::SandboxProvider;
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
 use rustix::process::{Pid, Signal, kill_process};
-use sandbox::{HostSecret, ServerBinary, SshConfig, SshProvider};
+use sandbox_client::{HostSecret, ServerBinary};
+use sandbox_ssh::{SshConfig, SshProvider};
 use tempfile::TempDir;
 
 use super::faults::FaultInjection;

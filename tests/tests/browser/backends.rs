@@ -1,7 +1,7 @@
 //! The browser in sandboxes on a remote host and in isolated ones.
 
 use protocol::sandbox_api::ActionRequest;
-use sandbox::IsolationKind;
+use sandbox_local::IsolationKind;
 use serde_json::json;
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::ssh::SshBackend;

@@ -1,7 +1,8 @@
 //! `glovebox sandbox fork` and `snapshot`: no image remains without a request.
 
 use engine::sandbox::{SandboxProvider as _, SnapshotPurpose};
-use sandbox::{DockerConfig, DockerProvider, HostSecret};
+use sandbox_client::HostSecret;
+use sandbox_docker::{DockerConfig, DockerProvider};
 use serde_json::Value;
 use tests::sandbox_contract::docker::DockerBackend;
 

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider, StartProgress, sweep};
-use sandbox::DockerProvider;
+use sandbox_docker::DockerProvider;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, remove_with, run, spec};
 

@@ -2,7 +2,7 @@
 
 use bollard::models::NetworkCreateRequest;
 use engine::sandbox::{SandboxError, SandboxProvider};
-use sandbox::{DockerConfig, DockerProvider};
+use sandbox_docker::{DockerConfig, DockerProvider};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 

@@ -2,7 +2,7 @@
 
 use bollard::query_parameters::{RemoveImageOptions, TagImageOptionsBuilder};
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec};
-use sandbox::{DockerConfig, DockerProvider, Gpus};
+use sandbox_docker::{DockerConfig, DockerProvider, Gpus};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, error, remove, run, spec};
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bollard::query_parameters::RemoveImageOptions;
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec, StartProgress};
 use ring::digest::{SHA256, digest};
-use sandbox::{DockerConfig, DockerProvider};
+use sandbox_docker::{DockerConfig, DockerProvider};
 use serde_json::json;
 use tests::glovebox::Home;
 use tests::sandbox_contract::docker::DockerBackend;

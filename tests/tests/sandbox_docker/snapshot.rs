@@ -7,7 +7,7 @@ use bollard::query_parameters::{ListImagesOptionsBuilder, RemoveImageOptions};
 use engine::sandbox::{
     SandboxError, SandboxProvider, SandboxSpec, SnapshotPurpose, sweep_snapshots,
 };
-use sandbox::{DockerConfig, DockerProvider};
+use sandbox_docker::{DockerConfig, DockerProvider};
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::{Backend, create_sandbox, error, remove, run, spec};
 

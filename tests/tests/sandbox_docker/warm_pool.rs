@@ -8,9 +8,8 @@ use engine::sandbox::{
     ResourceLimits, Sandbox, SandboxProvider, SandboxSpec, SandboxState, SandboxSummary,
 };
 use protocol::SandboxId;
-use sandbox::{
-    DockerConfig, DockerProvider, Pool, SandboxHost, SandboxHostConfig, pool_entry_holder,
-};
+use sandbox_docker::{DockerConfig, DockerProvider, Pool, pool_entry_holder};
+use sandbox_host::{SandboxHost, SandboxHostConfig};
 use tests::glovebox::TEST_TIMEOUT;
 use tests::sandbox_contract::docker::DockerBackend;
 use tests::sandbox_contract::remote::SandboxHostBackend;

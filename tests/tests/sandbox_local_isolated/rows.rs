@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use engine::sandbox::{OutputChunk, Sandbox, SandboxProvider as _, Volume};
 use protocol::sandbox_api::ProcessRequest;
-use sandbox::{LocalConfig, LocalProvider};
+use sandbox_local::{LocalConfig, LocalProvider};
 use tempfile::TempDir;
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::{create_sandbox, remove, run, spec};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec};
-use sandbox::{RemoteServerConfig, RemoteServerProvider};
+use sandbox_remote::{RemoteServerConfig, RemoteServerProvider};
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::remote::{DirectServerBackend, SERVER_KEY, SandboxHostBackend};
 use tests::sandbox_contract::{OutputRecorder, command, error, id, run, spec};

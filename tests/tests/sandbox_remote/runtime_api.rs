@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxSpec, SandboxState};
-use sandbox::{RemoteRuntimeConfig, RemoteRuntimeProvider};
+use sandbox_remote::{RemoteRuntimeConfig, RemoteRuntimeProvider};
 use serde_json::{Value, json};
 use tests::sandbox_contract::remote::{DirectServerBackend, SERVER_KEY};
 use tests::sandbox_contract::{error, run};

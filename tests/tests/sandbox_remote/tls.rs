@@ -10,9 +10,9 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
-use sandbox::{
+use sandbox_host::SandboxHostConfig;
+use sandbox_remote::{
     RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
-    SandboxHostConfig,
 };
 use tempfile::TempDir;
 use tests::sandbox_contract::local::LocalBackend;

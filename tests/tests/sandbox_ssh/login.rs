@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use engine::sandbox::{Sandbox, SandboxError, SandboxProvider};
-use sandbox::{SshConfig, SshProvider, UnknownHosts};
+use sandbox_ssh::{SshConfig, SshProvider, UnknownHosts};
 use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{error, spec};
 use tests::sshd::{SshdOptions, USER, new_key};

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use engine::sandbox::{SandboxError, SandboxProvider};
-use sandbox::{SshConfig, SshProvider};
+use sandbox_ssh::{SshConfig, SshProvider};
 use tests::sandbox_contract::ssh::SshBackend;
 use tests::sandbox_contract::{Backend, error, spec};
 use tests::sshd::{SshdOptions, USER};

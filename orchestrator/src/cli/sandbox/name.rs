@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use engine::sandbox::SandboxSummary;
 use protocol::{ConversationId, IdError, SandboxId};
+use sandbox_client::provisioning::sandbox_id_of;
 
 use crate::exit::UsageError;
 
@@ -35,7 +36,7 @@ impl SandboxName {
 
     /// Returns the id of the sandbox.
     pub(super) fn sandbox(&self) -> anyhow::Result<SandboxId> {
-        sandbox::sandbox_id_of(&self.0).map_err(|error| UsageError(error.to_string()).into())
+        sandbox_id_of(&self.0).map_err(|error| UsageError(error.to_string()).into())
     }
 }
 

@@ -1,0 +1,22 @@
+//! The one client of action servers, and what the backends that provision them share.
+//!
+//! A backend (`sandbox-local`, `sandbox-docker`, `sandbox-ssh`, `sandbox-remote`) turns a spec into
+//! a running server and a [`Connector`], which opens byte streams to it. Everything else is in
+//! [`ActionClient`], which is the same for all backends. The crate reads no environment and no
+//! configuration, and knows only the ids of conversations.
+
+mod action_client;
+mod connect;
+mod host_secret;
+pub mod provisioning;
+pub mod runtime_api;
+mod server_binary;
+mod unfinished_start;
+
+pub use action_client::{ActionClient, Address, RunningActions};
+pub use connect::{
+    ConnectError, Connector, GreetingError, ServerUrl, ServerUrlError, UnixSocket, expect_greeting,
+};
+pub use host_secret::HostSecret;
+pub use server_binary::ServerBinary;
+pub use unfinished_start::{Steps, UnfinishedStart};
