@@ -1,8 +1,8 @@
 //! Embeds conversations in a program: starts one, follows it until it waits, answers once, and
 //! closes it.
 //!
-//! The parts are the engine's test parts. A real program takes `storage`, `sandbox` and `llm`
-//! instead.
+//! The parts are the engine's test parts. A real program takes `storage`, `llm` and a crate in
+//! `orchestrator/sandbox` instead.
 
 use std::error::Error;
 use std::sync::Arc;

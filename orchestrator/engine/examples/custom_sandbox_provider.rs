@@ -1,7 +1,7 @@
 //! Implements a runtime whose sandboxes hold files in memory, and can only read and write them.
 //!
-//! A real runtime starts an action server and forwards actions to it, as the runtimes of the
-//! `sandbox` crate do.
+//! A real runtime starts an action server and forwards actions to it, as the crates in
+//! `orchestrator/sandbox` do.
 
 use std::collections::BTreeMap;
 use std::error::Error;
