@@ -135,7 +135,7 @@ pub struct WaitState {
     pub agent_state: AgentState,
     /// Whether the conversation continues only with a command. `false` if an action awaits
     /// confirmation while other agents work.
-    pub is_at_rest: bool,
+    pub is_idle: bool,
     /// Outcome of the run so far.
     pub outcome: RunOutcome,
     /// The first action that awaits confirmation. `None` if there is none.
@@ -229,13 +229,13 @@ mod tests {
                     id: None,
                     update: ConversationUpdate::Waiting(WaitState {
                         agent_state: AgentState::Finished,
-                        is_at_rest: true,
+                        is_idle: true,
                         outcome: RunOutcome::Finished,
                         action: None,
                     }),
                 },
                 json!({"id": null, "type": "waiting", "data": {
-                    "agent_state": "finished", "is_at_rest": true, "outcome": "finished", "action": null,
+                    "agent_state": "finished", "is_idle": true, "outcome": "finished", "action": null,
                 }}),
             ),
         ] {

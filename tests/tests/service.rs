@@ -55,7 +55,7 @@ async fn stream_misses_no_event_when_it_is_cut_at_every_message() {
     loop {
         match next(&mut updates).await.unwrap().unwrap().update {
             ConversationUpdate::Event(event) => received.push(event.id.0),
-            ConversationUpdate::Waiting(waiting) if waiting.is_at_rest => break,
+            ConversationUpdate::Waiting(waiting) if waiting.is_idle => break,
             ConversationUpdate::LiveGap {} => {
                 gaps += 1;
                 continue;

@@ -68,7 +68,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
             _ => {}
         }
     }
-    let closed = conversations.close(&id, CloseReason::AtRest).await?;
+    let closed = conversations.close(&id, CloseReason::Idle).await?;
     tracing::info!(
         state = closed.state.agent_state.as_str(),
         answer = follower.answer(),

@@ -1,5 +1,5 @@
-//! Maximum lengths of what clients send. It stays in the memory of the server, of each stream and of
-//! each page of events.
+//! Maximum lengths of what clients send. It stays in the memory of the server, of each stream and
+//! of each page of events.
 
 use protocol::action::MessageAction;
 use protocol::record::FeedbackGiven;

@@ -89,8 +89,8 @@ pub enum ConversationsError {
         "the messages of conversation {0} have reached their maximum length: start another one"
     )]
     TooLong(ConversationId),
-    /// The server runs as many conversations as it may, and all of them are at work. Worth a retry.
-    #[error("{0} conversations are at work, which is the maximum")]
+    /// The server runs as many conversations as it may, and all of them are working. Worth a retry.
+    #[error("{0} conversations are working, which is the maximum")]
     TooManyRunning(usize),
     /// The caller has stopped waiting. Only logs show this error.
     #[error("the request was abandoned")]

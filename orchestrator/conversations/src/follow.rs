@@ -14,7 +14,7 @@ use crate::checks::action_awaiting_confirmation;
 use crate::error::ConversationsError;
 use crate::update::UpdateQueue;
 
-/// Returns the outcome of a conversation that is at rest.
+/// Returns the outcome of a conversation that is idle.
 pub fn run_outcome(state: &State) -> RunOutcome {
     match state.agent_state {
         AgentState::Finished => RunOutcome::Finished,
@@ -30,7 +30,7 @@ pub fn run_outcome(state: &State) -> RunOutcome {
 pub(crate) fn wait_state(state: &State) -> WaitState {
     WaitState {
         agent_state: state.agent_state,
-        is_at_rest: is_at_rest(state),
+        is_idle: is_idle(state),
         outcome: run_outcome(state),
         action: action_awaiting_confirmation(state),
     }
@@ -95,10 +95,10 @@ impl Follower {
         !self.queue.is_empty()
     }
 
-    /// Whether all events are reported and the conversation is at rest.
-    pub fn is_at_rest(&self) -> bool {
+    /// Whether all events are reported and the conversation is idle.
+    pub fn is_idle(&self) -> bool {
         let state = self.state();
-        self.queue.is_empty() && self.next >= state.next_id && is_at_rest(&state)
+        self.queue.is_empty() && self.next >= state.next_id && is_idle(&state)
     }
 
     /// Returns the agent's last message to the user. `None` if it sent none after the user's.
@@ -125,7 +125,7 @@ impl Follower {
                 .is_some_and(|reported| reported.next_id == state.next_id);
             if self.next >= state.next_id && !is_reported {
                 let waiting = wait_state(&state);
-                if waiting.is_at_rest || waiting.action.is_some() {
+                if waiting.is_idle || waiting.action.is_some() {
                     self.reported_waiting = Some(state);
                     return Ok(ConversationUpdate::Waiting(waiting));
                 }
@@ -190,7 +190,7 @@ pub fn track_answer(event: &Event, answer: &mut Option<String>) {
 }
 
 /// Whether the conversation continues only with an input of the user.
-pub(crate) fn is_at_rest(state: &State) -> bool {
+pub(crate) fn is_idle(state: &State) -> bool {
     let has_ended = match state.agent_state {
         AgentState::AwaitingUserConfirmation => !state.is_working(),
         // A pending action may wait for a sandbox that cannot be reached.

@@ -15,7 +15,7 @@ use crate::claim::Claim;
 use crate::conversations::Conversations;
 use crate::error::ConversationsError;
 use crate::follow::Follower;
-use crate::follow::is_at_rest;
+use crate::follow::is_idle;
 use crate::library::FindProvider;
 use crate::parts::ConversationParts;
 use crate::running::RunningConversation;
@@ -204,15 +204,15 @@ impl Conversations {
     }
 
     /// Whether a running conversation continues only with an input of the user, or has failed.
-    pub(crate) fn is_at_rest(&self, id: &ConversationId) -> bool {
-        let is_at_rest = |running: &mut RunningConversation| running.is_at_rest();
-        self.running.with(id, is_at_rest).unwrap_or(false)
+    pub(crate) fn is_idle(&self, id: &ConversationId) -> bool {
+        let is_idle = |running: &mut RunningConversation| running.is_idle();
+        self.running.with(id, is_idle).unwrap_or(false)
     }
 
     /// Returns the running conversation that has waited longest for the user, of those of one owner
-    /// or of all that are at rest.
-    pub(crate) fn longest_at_rest(&self, owner: Option<&UserId>) -> Option<ConversationId> {
-        self.running.longest_at_rest(owner)
+    /// or of all that are idle.
+    pub(crate) fn longest_idle(&self, owner: Option<&UserId>) -> Option<ConversationId> {
+        self.running.longest_idle(owner)
     }
 
     /// Follows a running conversation from an event on.
@@ -232,7 +232,7 @@ impl Conversations {
     }
 
     /// Removes the sandbox of a conversation that does not run, and records that it has none. Does
-    /// nothing if its agent was at work, because it is resumed there.
+    /// nothing if its agent was working, because it is resumed there.
     ///
     /// # Errors
     /// [`ConversationsError::Locked`] while a process runs it, or an error of the provider or the
@@ -247,7 +247,7 @@ impl Conversations {
             .state
             .lease
             .clone()
-            .filter(|_| is_at_rest(&stored.state))
+            .filter(|_| is_idle(&stored.state))
         else {
             return Ok(());
         };

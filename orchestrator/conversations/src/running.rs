@@ -13,7 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::claim::Claim;
 use crate::error::ConversationsError;
-use crate::follow::is_at_rest;
+use crate::follow::is_idle;
 
 /// A conversation that runs in this process.
 pub(crate) struct RunningConversation {
@@ -30,8 +30,8 @@ pub(crate) struct RunningConversation {
 /// Why a conversation is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// It is at rest, or following it failed.
-    AtRest,
+    /// It is idle, or following it failed.
+    Idle,
     /// The process ends. The sandbox is kept, so that the conversation can be resumed where it is.
     Shutdown,
     /// The user interrupted it, and does not wait for actions in flight.
@@ -81,16 +81,15 @@ impl RunningConversations {
     }
 
     /// Returns the conversation with the oldest input of the user, of those of one owner or of all
-    /// that are at rest.
-    pub(crate) fn longest_at_rest(&self, owner: Option<&UserId>) -> Option<ConversationId> {
+    /// that are idle.
+    pub(crate) fn longest_idle(&self, owner: Option<&UserId>) -> Option<ConversationId> {
         let by_id = self.lock();
         let is_owned =
             |running: &RunningConversation| owner.is_none_or(|owner| running.has_owner(owner));
-        let at_rest = by_id
+        let idle = by_id
             .iter()
-            .filter(|(_, running)| running.is_at_rest() && is_owned(running));
-        at_rest
-            .min_by_key(|(_, running)| running.last_input)
+            .filter(|(_, running)| running.is_idle() && is_owned(running));
+        idle.min_by_key(|(_, running)| running.last_input)
             .map(|(id, _)| id.clone())
     }
 
@@ -128,8 +127,8 @@ impl RunningConversations {
 
 impl RunningConversation {
     /// Whether the conversation continues only with an input of the user, or has failed.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.conversation.is_closed() || is_at_rest(&self.conversation.state())
+    pub(crate) fn is_idle(&self) -> bool {
+        self.conversation.is_closed() || is_idle(&self.conversation.state())
     }
 
     fn has_owner(&self, owner: &UserId) -> bool {

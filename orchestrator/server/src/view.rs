@@ -131,7 +131,7 @@ fn trigger(entry: &ConversationEntry) -> ConversationTrigger {
         .unwrap_or_default()
 }
 
-/// Whether the agent waits for its sandbox. An agent at rest may have none.
+/// Whether the agent waits for its sandbox. An idle agent may have none.
 fn is_starting(state: &State) -> bool {
     let is_connecting = state.schedule.sandbox == SandboxConnection::Connecting;
     state.agent_state == AgentState::Loading

@@ -188,7 +188,7 @@ impl ConversationRun<'_> {
         };
         let reason = match &exit {
             Ok(Exit::Interrupted) => CloseReason::Interrupted,
-            _ => CloseReason::AtRest,
+            _ => CloseReason::Idle,
         };
         let is_interrupted = reason == CloseReason::Interrupted;
         let closed = conversations.close(id, reason).await;

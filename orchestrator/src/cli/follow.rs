@@ -37,8 +37,8 @@ pub(super) trait ShownConversation: Send {
     /// Whether an update is queued, so that [`next`](Self::next) returns immediately.
     fn has_queued(&self) -> bool;
 
-    /// Whether all events are reported and the conversation is at rest.
-    fn is_at_rest(&self) -> bool;
+    /// Whether all events are reported and the conversation is idle.
+    fn is_idle(&self) -> bool;
 
     /// Returns the agent's last message to the user. `None` if it sent none after the user's.
     fn answer(&self) -> Option<&str>;
@@ -112,8 +112,8 @@ impl ShownConversation for LocalConversation<'_> {
         self.follower.has_queued()
     }
 
-    fn is_at_rest(&self) -> bool {
-        self.follower.is_at_rest()
+    fn is_idle(&self) -> bool {
+        self.follower.is_idle()
     }
 
     fn answer(&self) -> Option<&str> {
@@ -209,7 +209,7 @@ struct Terminal<'a> {
 const STALL_DELAY: Duration = Duration::from_secs(3);
 
 impl TerminalFollower<'_> {
-    /// Shows the conversation until it is at rest. It stays open.
+    /// Shows the conversation until it is idle. It stays open.
     pub(super) async fn follow(
         self,
         conversation: &mut dyn ShownConversation,
@@ -248,7 +248,7 @@ impl TerminalFollower<'_> {
             if may_stop
                 && terminal.deadline.is_none()
                 && print::has_lost_reader()
-                && !conversation.is_at_rest()
+                && !conversation.is_idle()
             {
                 terminal.stop(conversation)?;
             }
@@ -334,7 +334,7 @@ impl Terminal<'_> {
     ) -> anyhow::Result<Option<Exit>> {
         let is_stopping = self.deadline.is_some();
         // A user at the terminal is asked while other agents work.
-        if !waiting.is_at_rest && (waiting.action.is_none() || self.prompt.is_none()) {
+        if !waiting.is_idle && (waiting.action.is_none() || self.prompt.is_none()) {
             return Ok(None);
         }
         let asked = tokio::select! {
@@ -362,7 +362,7 @@ impl Terminal<'_> {
             return Ok(None);
         }
         let Some(asked) = asked else {
-            return Ok(waiting.is_at_rest.then(|| exit_of(waiting.outcome, false)));
+            return Ok(waiting.is_idle.then(|| exit_of(waiting.outcome, false)));
         };
         let (description, similar) = (
             describe_asked(&asked, network),
@@ -418,7 +418,7 @@ pub(super) async fn wait_until(deadline: Option<Instant>) {
     }
 }
 
-/// Exit code for a conversation that is at rest.
+/// Exit code for a conversation that is idle.
 pub(super) fn exit_of(outcome: RunOutcome, was_interrupted: bool) -> Exit {
     match outcome {
         _ if was_interrupted => Exit::Interrupted,

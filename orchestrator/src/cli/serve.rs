@@ -43,7 +43,7 @@ Settings and secrets of users are encrypted in the state folder, with the key in
 GLOVEBOX_SECRETS_KEY_FILE names, else with one that is generated at the first start.
 
 On ^C or SIGTERM the server takes no requests any more, waits for the models and tool servers that are being called, and closes the \
-conversations. Their sandboxes are kept, and commands continue in them. The next start resumes those whose agent was at work, as \
+conversations. Their sandboxes are kept, and commands continue in them. The next start resumes those whose agent was working, as \
 after a crash. A second ^C ends the waiting.")]
 pub(super) struct ServeArguments {
     /// Address to listen on; 0.0.0.0:PORT for all networks. A socket that systemd passes is used

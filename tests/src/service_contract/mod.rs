@@ -98,7 +98,7 @@ pub async fn next(
     next.expect("the stream continues")
 }
 
-/// Reads a stream until the conversation waits at rest in a state. Returns the events, and how it
+/// Reads a stream until the conversation waits in a state. Returns the events, and how it
 /// waits.
 pub async fn wait_for(updates: &mut Updates, state: AgentState) -> (Vec<Arc<Event>>, WaitState) {
     let mut events = Vec::new();
@@ -106,7 +106,7 @@ pub async fn wait_for(updates: &mut Updates, state: AgentState) -> (Vec<Arc<Even
         match next(updates).await.unwrap().unwrap().update {
             ConversationUpdate::Event(event) => events.push(event),
             ConversationUpdate::Waiting(waiting)
-                if waiting.agent_state == state && waiting.is_at_rest =>
+                if waiting.agent_state == state && waiting.is_idle =>
             {
                 return (events, waiting);
             }

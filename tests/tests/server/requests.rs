@@ -505,7 +505,7 @@ async fn conversations_are_listed_in_pages_and_renamed() {
 }
 
 #[tokio::test]
-async fn conversation_at_rest_makes_room_for_another() {
+async fn idle_conversation_makes_room_for_another() {
     let home = Home::new();
     let sleep = tool_call(
         "execute_bash",

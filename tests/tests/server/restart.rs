@@ -8,7 +8,7 @@ use tests::glovebox::{Home, bash, finish};
 use tests::host_server::{HostServer, is_state};
 use tests::model_server::{ModelReply, ModelServer};
 
-/// An agent that is at work when its server ends continues with the next one. Its action runs once.
+/// An agent that is working when its server ends continues with the next one. Its action runs once.
 async fn work_continues(end: impl FnOnce(HostServer)) {
     let home = Home::new();
     let marker = home.workspace().join("runs");

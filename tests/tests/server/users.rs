@@ -809,7 +809,7 @@ fn users_and_keys_are_administered_from_the_command_line() {
     assert!(offered.lines().any(|name| name == "ada"), "{offered}");
 }
 
-/// A user who runs the maximum waits until an own conversation is at rest. Other users do not.
+/// A user who runs the maximum waits until an own conversation is idle. Other users do not.
 #[tokio::test]
 async fn user_waits_for_own_conversations_only() {
     let home = Home::new();

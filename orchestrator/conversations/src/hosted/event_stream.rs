@@ -127,8 +127,8 @@ impl EventStream {
 
 impl HostedConversations {
     /// Returns what a conversation that does not run in this process does after the event before
-    /// `next`: it waits for its user, or is closed. `None` if that is not its last event, or another
-    /// process runs it.
+    /// `next`: it waits for its user, or is closed. `None` if that is not its last event, or
+    /// another process runs it.
     async fn stored_end(
         &self,
         id: &ConversationId,
@@ -158,7 +158,7 @@ impl HostedConversations {
             },
         };
         Ok(Some(ConversationUpdate::Waiting(WaitState {
-            is_at_rest: true,
+            is_idle: true,
             ..wait_state(&state)
         })))
     }

@@ -1,4 +1,4 @@
-//! Closes conversations that are at rest.
+//! Closes conversations that are idle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::running::CloseReason;
 const FOLLOW_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 impl HostedConversations {
-    /// Closes a running conversation once it is at rest for the configured time, or has failed.
+    /// Closes a running conversation once it is idle for the configured time, or has failed.
     /// Returns its slot when it no longer runs.
     pub(super) async fn close_when_idle(
         self: &Arc<Self>,
@@ -68,7 +68,7 @@ impl HostedConversations {
                 return self.close_lost(id).await;
             }
             // Not closed if a message has arrived meanwhile.
-            if self.close_at_rest(id).await {
+            if self.close_idle(id).await {
                 return;
             }
         }
@@ -82,12 +82,12 @@ impl HostedConversations {
         }
     }
 
-    /// Returns once nothing happens for the configured time while the conversation is at rest, or
+    /// Returns once nothing happens for the configured time while the conversation is idle, or
     /// once it is closed.
     async fn wait_until_idle(&self, follower: &mut Follower) {
-        let mut is_at_rest = follower.is_at_rest();
+        let mut is_idle = follower.is_idle();
         loop {
-            let update = if is_at_rest {
+            let update = if is_idle {
                 match timeout(self.options.close_delay, follower.next()).await {
                     Ok(update) => update,
                     Err(_) => return,
@@ -96,8 +96,8 @@ impl HostedConversations {
                 follower.next().await
             };
             match update {
-                Ok(ConversationUpdate::Waiting(waiting)) => is_at_rest = waiting.is_at_rest,
-                Ok(ConversationUpdate::Event(_)) => is_at_rest = false,
+                Ok(ConversationUpdate::Waiting(waiting)) => is_idle = waiting.is_idle,
+                Ok(ConversationUpdate::Event(_)) => is_idle = false,
                 Ok(ConversationUpdate::Closed {}) => return,
                 Ok(_) => {}
                 Err(error) => {

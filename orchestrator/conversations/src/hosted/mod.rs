@@ -53,7 +53,7 @@ const CONCURRENT_CHANGES: usize = 8;
 /// Time for which a request waits until fewer conversations run.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Interval at which a waiting request looks for a conversation at rest, to close it.
+/// Interval at which a waiting request looks for an idle conversation, to close it.
 const QUEUE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Settings of [`HostedConversations`].
@@ -64,7 +64,7 @@ pub struct HostingOptions {
     /// Maximum number of conversations of each user that run at once. Does not apply to the
     /// operator.
     pub max_running_per_user: usize,
-    /// A conversation that is at rest for this time is closed.
+    /// A conversation that is idle for this time is closed.
     pub close_delay: Duration,
 }
 
@@ -412,10 +412,10 @@ impl HostedConversations {
         }
     }
 
-    /// Closes a conversation that is at rest or has failed, and returns why it failed. One whose
+    /// Closes a conversation that is idle or has failed, and returns why it failed. One whose
     /// log could not be appended to is resumed later: see [`resume_failed`](Self::resume_failed).
     async fn close_failed(&self, id: &ConversationId) -> Result<(), ConversationsError> {
-        let closed = self.close(id, CloseReason::AtRest).await;
+        let closed = self.close(id, CloseReason::Idle).await;
         if let Err(ConversationsError::Conversation(ConversationError::Log(
             _,
             StoreError::Full { .. } | StoreError::Storage { .. },
@@ -446,7 +446,7 @@ impl HostedConversations {
     }
 
     /// Returns the right to run a conversation of an owner. If the maximum number runs, closes the
-    /// one that has waited longest for its user, and waits in a queue if all are at work.
+    /// one that has waited longest for its user, and waits in a queue if all are working.
     async fn acquire_slot(self: &Arc<Self>, owner: &Owner) -> Result<Slot, ConversationsError> {
         if self.shutdown.is_cancelled() {
             return Err(ConversationsError::ShuttingDown);
@@ -465,9 +465,9 @@ impl HostedConversations {
         let mut waiting = self.slots.enqueue(owner).ok_or_else(too_many)?;
         let deadline = Instant::now() + QUEUE_TIMEOUT;
         while Instant::now() < deadline {
-            // Closes another one in each round, because those at work may be at rest by now.
+            // Closes another one in each round, because one of them may be idle by now.
             let round = async {
-                self.close_longest_at_rest(closed.as_ref()).await;
+                self.close_longest_idle(closed.as_ref()).await;
                 sleep(QUEUE_INTERVAL).await;
             };
             tokio::select! {
@@ -481,20 +481,20 @@ impl HostedConversations {
     }
 
     /// Closes the conversation that has waited longest for its user, of one user or of all. Does
-    /// nothing if all are at work.
-    async fn close_longest_at_rest(self: &Arc<Self>, owner: Option<&UserId>) {
-        while let Some(id) = self.conversations.longest_at_rest(owner) {
-            let close = |this: Arc<Self>, id| async move { Ok(this.close_at_rest(&id).await) };
+    /// nothing if all are working.
+    async fn close_longest_idle(self: &Arc<Self>, owner: Option<&UserId>) {
+        while let Some(id) = self.conversations.longest_idle(owner) {
+            let close = |this: Arc<Self>, id| async move { Ok(this.close_idle(&id).await) };
             if self.change(&id, close).await.unwrap_or(false) {
                 return;
             }
         }
     }
 
-    /// Closes a conversation if it is at rest or has failed. Returns whether it did. The
+    /// Closes a conversation if it is idle or has failed. Returns whether it did. The
     /// conversation is being changed.
-    async fn close_at_rest(&self, id: &ConversationId) -> bool {
-        if !self.conversations.is_at_rest(id) {
+    async fn close_idle(&self, id: &ConversationId) -> bool {
+        if !self.conversations.is_idle(id) {
             return false;
         }
         if let Err(error) = self.close_failed(id).await {

@@ -1,4 +1,4 @@
-//! A turn of an agent: from a message of the user until the agent is at rest.
+//! A turn of an agent: from a message of the user until the agent is idle.
 //!
 //! For front ends whose requests wait for the result of a message. A turn is bounded in time. It
 //! ends by itself when the conversation is closed or moves to another host; then the stored events
@@ -159,7 +159,7 @@ impl HostedConversations {
     }
 
     /// Follows what the agent of a conversation does from the user's last message on, until it is
-    /// at rest. If it is at rest already, the turn has the stored events only. Its usage is that of
+    /// idle. If it is idle already, the turn has the stored events only. Its usage is that of
     /// the whole conversation.
     ///
     /// # Errors

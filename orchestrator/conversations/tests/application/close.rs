@@ -96,8 +96,11 @@ impl SandboxProvider for SlowProvider {
     }
 }
 
-/// Starts a conversation with a slow provider, and follows it until it is at rest.
-async fn at_rest(conversations: &Conversations, provider: &Arc<SlowProvider>) -> ConversationId {
+/// Starts a conversation with a slow provider, and follows it until it is idle.
+async fn start_and_wait(
+    conversations: &Conversations,
+    provider: &Arc<SlowProvider>,
+) -> ConversationId {
     let provider = Arc::clone(provider);
     let id = start_with(conversations, Some("Slow"), |parts| ConversationParts {
         provider,
@@ -111,10 +114,10 @@ async fn at_rest(conversations: &Conversations, provider: &Arc<SlowProvider>) ->
 #[tokio::test(start_paused = true)]
 async fn conversation_is_locked_while_it_is_closed() {
     let (conversations, provider) = (Arc::new(conversations()), SlowProvider::new());
-    let id = at_rest(&conversations, &provider).await;
+    let id = start_and_wait(&conversations, &provider).await;
     let closing = {
         let (conversations, id) = (Arc::clone(&conversations), id.clone());
-        tokio::spawn(async move { conversations.close(&id, CloseReason::AtRest).await })
+        tokio::spawn(async move { conversations.close(&id, CloseReason::Idle).await })
     };
     provider.removing.notified().await;
     assert!(conversations.running().is_empty());
@@ -126,7 +129,7 @@ async fn conversation_is_locked_while_it_is_closed() {
         conversations.apply(&id, UserCommand::Stop).await,
         Err(ConversationsError::NotRunning(_))
     ));
-    let second = conversations.close(&id, CloseReason::AtRest).await;
+    let second = conversations.close(&id, CloseReason::Idle).await;
     assert!(matches!(second, Err(ConversationsError::NotRunning(_))));
     // Other conversations do not wait for the close.
     let other = start(&conversations).await;
@@ -147,9 +150,9 @@ async fn conversation_is_locked_while_it_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn conversation_stays_locked_when_its_close_is_dropped() {
     let (conversations, provider) = (conversations(), SlowProvider::new());
-    let id = at_rest(&conversations, &provider).await;
+    let id = start_and_wait(&conversations, &provider).await;
     tokio::select! {
-        _ = conversations.close(&id, CloseReason::AtRest) => panic!("the sandbox cannot be removed yet"),
+        _ = conversations.close(&id, CloseReason::Idle) => panic!("the sandbox cannot be removed yet"),
         () = provider.removing.notified() => {}
     }
     assert!(matches!(

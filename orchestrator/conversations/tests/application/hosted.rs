@@ -106,7 +106,7 @@ async fn greeting(hosted: &Arc<HostedConversations>) -> ConversationId {
     hosted.create(request).await.unwrap()
 }
 
-/// Waits until the conversation is at rest in this state.
+/// Waits until the conversation is idle in this state.
 pub(super) async fn until(
     hosted: &Arc<HostedConversations>,
     id: &ConversationId,
@@ -168,7 +168,7 @@ async fn feedback_is_answered_once_it_is_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn conversation_at_rest_is_closed_and_opened_by_a_message() {
+async fn idle_conversation_is_closed_and_opened_by_a_message() {
     let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
     let id = greeting(&hosted).await;
     until(&hosted, &id, AgentState::AwaitingUserInput).await;

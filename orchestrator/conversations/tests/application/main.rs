@@ -101,7 +101,7 @@ async fn running_conversation_is_locked_until_closed() {
         conversations.open(&id).await,
         Err(ConversationsError::Locked(_))
     ));
-    let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
+    let closed = conversations.close(&id, CloseReason::Idle).await.unwrap();
     assert_eq!(run_outcome(&closed.state), RunOutcome::AwaitingUser);
     assert!(conversations.running().is_empty());
     assert!(matches!(
@@ -154,7 +154,7 @@ async fn id_of_a_stored_conversation_is_refused() {
         conversations.create(id.clone()).await,
         Err(ConversationsError::Locked(_))
     ));
-    conversations.close(&id, CloseReason::AtRest).await.unwrap();
+    conversations.close(&id, CloseReason::Idle).await.unwrap();
     assert!(matches!(
         conversations.create(id).await,
         Err(ConversationsError::Exists(_))
@@ -194,13 +194,13 @@ async fn question_is_queued_with_its_change_of_state() {
             break;
         }
     }
-    assert!(follower.has_queued() && !follower.is_at_rest());
+    assert!(follower.has_queued() && !follower.is_idle());
     assert_eq!(follower.state().agent_state, AgentState::AwaitingUserInput);
 }
 
 /// Follows until the agent is in this state.
 async fn until(follower: &mut Follower, expected: AgentState) {
-    while follower.state().agent_state != expected || !follower.is_at_rest() {
+    while follower.state().agent_state != expected || !follower.is_idle() {
         tokio::time::timeout(Duration::from_secs(10), follower.next())
             .await
             .unwrap()
@@ -213,7 +213,7 @@ async fn command_is_applied_when_it_returns() {
     let conversations = conversations();
     let id = start(&conversations).await;
     follow(&conversations, &id, EventId::FIRST).await;
-    drop(conversations.close(&id, CloseReason::AtRest).await.unwrap());
+    drop(conversations.close(&id, CloseReason::Idle).await.unwrap());
     let stored = conversations.open(&id).await.unwrap();
     assert!(stored.awaits_message());
     let from = stored.state.next_id;

@@ -78,7 +78,7 @@ async fn title_model_is_not_called_when_the_user_sets_a_title() {
     )
     .await;
     assert!(follow(&conversations, &id, EventId::FIRST).await.is_some());
-    let closed = conversations.close(&id, CloseReason::AtRest).await.unwrap();
+    let closed = conversations.close(&id, CloseReason::Idle).await.unwrap();
     assert_eq!(closed.state.title.as_deref(), Some("Mine"));
 }
 
@@ -92,7 +92,7 @@ async fn title_search_ends_with_close_and_restarts_on_resume() {
     assert!(follow(&conversations, &id, EventId::FIRST).await.is_some());
     let closing = timeout(
         Duration::from_secs(60),
-        conversations.close(&id, CloseReason::AtRest),
+        conversations.close(&id, CloseReason::Idle),
     );
     let closed = closing.await.unwrap().unwrap();
     assert_eq!(

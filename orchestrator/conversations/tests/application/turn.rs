@@ -48,7 +48,7 @@ fn messages(events: &[Arc<Event>]) -> Vec<(EventSource, &str)> {
 }
 
 #[tokio::test]
-async fn turn_starts_with_its_message_and_ends_at_rest() {
+async fn turn_starts_with_its_message_and_ends_when_it_is_idle() {
     let hosted = hosted(&Arc::<MemoryStore>::default(), 10, LONG);
     let mut turn = first_turn(&hosted).await;
     let id = turn.conversation().clone();

@@ -354,7 +354,7 @@ impl Simulation {
         })
         .await;
         apply(resume()).await;
-        let at_rest = tokio::time::timeout(END_TIMEOUT, async {
+        let idle = tokio::time::timeout(END_TIMEOUT, async {
             for second in 0_u64.. {
                 let state = conversation.state();
                 match state.agent_state {
@@ -377,9 +377,9 @@ impl Simulation {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
-        let is_at_rest = at_rest.await.is_ok();
+        let is_idle = idle.await.is_ok();
         assert!(
-            is_at_rest,
+            is_idle,
             "no way out with {:?} of {:?}: {:#?}",
             self.condenser,
             conversation.state(),

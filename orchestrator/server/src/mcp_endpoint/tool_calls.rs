@@ -27,7 +27,7 @@ use crate::work::WorkPermit;
 /// Maximum length of what an agent has said, in bytes. The rest is in the events.
 const MAX_ANSWER: usize = 256 << 10;
 
-/// Minimum time of a wait, in which the stored events of a conversation at rest are read.
+/// Minimum time of a wait, in which the stored events of an idle conversation are read.
 const MIN_WAIT: Duration = Duration::from_millis(500);
 
 /// The result of a call.

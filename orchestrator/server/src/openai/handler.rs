@@ -50,7 +50,7 @@ pub(crate) async fn models(State(state): State<Arc<ServerState>>) -> Json<ModelL
     ))
 }
 
-/// Runs an agent as a model, until it is at rest.
+/// Runs an agent as a model, until it is idle.
 #[utoipa::path(post, path = "/v1/chat/completions",
     params(("x-conversation-id" = Option<String>, Header, description = "The conversation, as `conversation_id` in the body")),
     request_body = ChatRequest,

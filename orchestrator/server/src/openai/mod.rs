@@ -2,7 +2,7 @@
 //!
 //! A request is one turn of an agent. Without an id it creates a conversation; with one, its last
 //! message is sent to that conversation. The text of the response is what the agent says to the
-//! user until it is at rest. An agent has tools of its own, so tools of the client are rejected;
+//! user until it is idle. An agent has tools of its own, so tools of the client are rejected;
 //! parameters of a model, such as its temperature, are ignored.
 //!
 //! A client that disconnects stops the agent of a conversation that its request created. The agent

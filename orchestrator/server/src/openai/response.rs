@@ -78,7 +78,7 @@ struct Delta<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum FinishReason {
-    /// The agent is at rest.
+    /// The agent is idle.
     Stop,
     /// The text was cut off at its maximum length.
     Length,

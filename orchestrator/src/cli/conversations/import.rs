@@ -21,7 +21,7 @@ use crate::workspace::{self, WorkspaceFolder};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Prints the ids of the imported conversations, which keep their ids. Those that exist already are left as they are, so that an \
-import can be repeated. An agent that was at work is paused; continue it with `glovebox resume ID`. V0's sandboxes and \
+import can be repeated. An agent that was working is paused; continue it with `glovebox resume ID`. V0's sandboxes and \
 workspaces are not imported: a resumed conversation gets a new sandbox, into which its repository is cloned.
 Examples:
   glovebox conversations import ~/.openhands

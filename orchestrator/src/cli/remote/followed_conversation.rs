@@ -33,7 +33,7 @@ pub(super) struct RemoteConversation {
     status: &'static str,
     /// The reason of the last change of the agent's state: of a question, that of its risk.
     reason: String,
-    is_at_rest: bool,
+    is_idle: bool,
     /// When the conversation must run again. `None` if it runs, or waits for the user.
     restart_deadline: Option<Instant>,
 }
@@ -52,7 +52,7 @@ impl RemoteConversation {
             answer: None,
             status: CREATING_SANDBOX,
             reason: String::new(),
-            is_at_rest: false,
+            is_idle: false,
             restart_deadline: None,
         })
     }
@@ -78,7 +78,7 @@ impl RemoteConversation {
     }
 
     fn track(&mut self, event: &Event) {
-        self.is_at_rest = false;
+        self.is_idle = false;
         track_answer(event, &mut self.answer);
         match &event.body {
             EventBody::Action(_) => self.status = RUNNING_ACTION,
@@ -103,9 +103,9 @@ impl ShownConversation for RemoteConversation {
             let update = self.next_update().await?;
             match &update {
                 ConversationUpdate::Event(event) => self.track(event),
-                ConversationUpdate::Waiting(waiting) => self.is_at_rest = waiting.is_at_rest,
+                ConversationUpdate::Waiting(waiting) => self.is_idle = waiting.is_idle,
                 // The server stops and will continue it, or it has failed.
-                ConversationUpdate::Closed {} if !self.is_at_rest => {
+                ConversationUpdate::Closed {} if !self.is_idle => {
                     self.restart_deadline = Some(Instant::now() + RESTART_TIMEOUT);
                     continue;
                 }
@@ -121,8 +121,8 @@ impl ShownConversation for RemoteConversation {
         false
     }
 
-    fn is_at_rest(&self) -> bool {
-        self.is_at_rest
+    fn is_idle(&self) -> bool {
+        self.is_idle
     }
 
     fn answer(&self) -> Option<&str> {

@@ -37,7 +37,7 @@ exists is changed, so that a restore can be repeated. A conversation whose log i
 its further events; one with another log, or that runs now, is reported, and the exit code is 1. Users who exist keep \
 their own keys: one that was revoked since stays revoked. Sessions are not restored: users sign in again. \
 Settings need the key that they were encrypted with: put it in the file secrets-key of the state folder first. An agent \
-that was at work in the backup continues when a server starts, or with `glovebox resume ID`.
+that was working in the backup continues when a server starts, or with `glovebox resume ID`.
 Examples:
   glovebox store restore --dry-run glovebox.tar.gz
   glovebox store restore glovebox.tar.gz

@@ -153,7 +153,7 @@ impl Transition {
     /// Lets an agent that was stopped wait for a message, unless its action is still being
     /// cancelled. As in V0, its sandbox is started meanwhile: the user may upload files first.
     fn await_message(&mut self) {
-        let is_at_rest = matches!(
+        let is_idle = matches!(
             self.state.agent_state,
             AgentState::AwaitingUserInput
                 | AgentState::Error
@@ -162,7 +162,7 @@ impl Transition {
                 | AgentState::Rejected
                 | AgentState::Stopped
         );
-        if !is_at_rest || self.state.has_pending_actions() {
+        if !is_idle || self.state.has_pending_actions() {
             return;
         }
         self.state.schedule.is_sandbox_requested = true;
