@@ -38,6 +38,7 @@ mod sandbox_ssh;
 mod sandbox_sweep;
 mod secrets;
 mod server;
+mod server_api_examples;
 mod service;
 #[path = "../skip.rs"]
 mod skip;

@@ -2,13 +2,16 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
+use std::time::Duration;
 
+use conversations::MIN_QUESTION_AGE;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tests::glovebox::{CompletedRun, Home, bash, finish, wait_until};
+use tests::glovebox::{CompletedRun, Home, TEST_TIMEOUT, bash, finish, wait_until};
 use tests::host_server::HostServer;
 use tests::tcp_proxy::TcpProxy;
 use tests::terminal::TestTerminal;
+use tokio::time::{sleep, timeout};
 
 /// A server, and a home of a user on another machine who has its key.
 struct Remote {
@@ -48,6 +51,20 @@ impl Remote {
         CompletedRun::from_output(&self.command(arguments).output().unwrap())
     }
 
+    /// Waits until the latest conversation does not run.
+    async fn wait_until_closed(&self) {
+        let is_running = async || {
+            let list = self.server.get("/api/v2/conversations").await;
+            list["conversations"][0]["is_running"] != false
+        };
+        let closed = async {
+            while is_running().await {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(TEST_TIMEOUT, closed).await.unwrap();
+    }
+
     /// Returns the rows of `conversations ls --json`.
     fn rows(&self) -> Vec<Value> {
         let list = self.run(&["conversations", "ls", "--json"]).expect(0);
@@ -83,6 +100,10 @@ async fn task_runs_on_a_server_as_on_this_machine() {
     let head: Value = serde_json::from_str(shown.stdout.lines().next().unwrap()).unwrap();
     assert_eq!(head["conversation"]["conversation_id"], forked);
     let shown = shown.events();
+    let exported = remote.run(&["conversations", "export", id]).expect(0);
+    let exported: Vec<Value> = serde_json::from_str(&exported.stdout).unwrap();
+    let finished = exported.iter().filter(|event| event["action"] == "finish");
+    assert_eq!(finished.count(), 1);
     let again = remote.run(&["resume", "--last"]).expect(0);
     assert!(again.stderr.contains("-t TEXT"), "{}", again.stderr);
     assert_eq!(
@@ -178,17 +199,13 @@ async fn question_of_a_closed_conversation_is_asked_again() {
     let responses = json!([question(), bash("echo approved"), finish()]);
     let remote = Remote::start_on(operator, &responses, &[]);
     remote.run(&["run", "Greet me."]).expect(4);
-    let wait_until_closed = || {
-        wait_until("the conversation is closed", || {
-            remote.rows()[0]["is_running"] == false
-        });
-    };
-    wait_until_closed();
+    remote.wait_until_closed().await;
+    let events = remote.rows()[0]["events"].clone();
     let resumed = remote.run(&["resume", "--last"]).expect(4);
     assert_eq!(resumed.stdout, "What is your name?\n");
-    assert_eq!(remote.rows()[0]["is_running"], false, "nothing was started");
+    assert_eq!(remote.rows()[0]["events"], events, "nothing was started");
     remote.run(&["resume", "--last", "-t", "Ada"]).expect(4);
-    wait_until_closed();
+    remote.wait_until_closed().await;
     let mut terminal = TestTerminal::start(&remote.command(&["resume", "--last"]));
     let prompt = terminal.wait_for("approve? [y]es");
     assert!(prompt.contains("$ echo approved"), "{prompt}");
@@ -198,15 +215,40 @@ async fn question_of_a_closed_conversation_is_asked_again() {
 }
 
 #[tokio::test]
+async fn closed_conversation_is_stopped_at_its_question() {
+    let operator = Home::new();
+    operator.write(
+        ".glovebox/config.toml",
+        "[sandbox]\nclose_delay = 1\n[security]\nconfirmation_policy = \"always\"\n",
+    );
+    let remote = Remote::start_on(operator, &json!([bash("echo no"), finish()]), &[]);
+    remote.run(&["run", "Work."]).expect(4);
+    remote.wait_until_closed().await;
+    let mut terminal = TestTerminal::start(&remote.command(&["resume", "--last"]));
+    terminal.wait_for("approve? [y]es");
+    terminal.type_text("s\n");
+    terminal.wait_for_end(130);
+    assert_eq!(remote.rows()[0]["agent_state"], "stopped");
+    let resumed = remote.run(&["resume", "--last", "--json"]).expect(0);
+    let events = resumed.events();
+    assert!(!events.iter().any(|event| event["observation"] == "run"));
+    assert!(events.iter().any(|event| event["action"] == "finish"));
+}
+
+#[tokio::test]
 async fn decision_of_another_client_is_accepted() {
     let responses = json!([bash("echo first"), bash("echo second"), finish()]);
     let remote = Remote::start(&responses, &["--config-file", "asks.toml"]);
     let mut terminal = TestTerminal::start(&remote.command(&["run", "Work."]));
     terminal.wait_for("approve? [y]es");
+    // A decision that names no action needs a question of this age.
+    std::thread::sleep(MIN_QUESTION_AGE);
     remote
         .run(&["resume", "--last", "--confirm", "--json"])
         .expect(4);
     terminal.type_text("n\n");
+    terminal.wait_for("reason for the agent");
+    terminal.type_text("\n");
     terminal.wait_for("another client has decided");
     let prompt = terminal.wait_for("approve? [y]es");
     assert!(prompt.contains("$ echo second"), "{prompt}");

@@ -57,6 +57,8 @@ pub(crate) struct ApiRequest {
     query: String,
     body: Option<Vec<u8>>,
     repetition: Repetition,
+    /// Maximum length of the reply, in bytes.
+    max_reply_bytes: usize,
 }
 
 impl ApiRequest {
@@ -67,6 +69,7 @@ impl ApiRequest {
             query: String::new(),
             body: None,
             repetition,
+            max_reply_bytes: MAX_REPLY_BYTES,
         }
     }
 
@@ -74,6 +77,13 @@ impl ApiRequest {
     pub(crate) fn with_body(self, body: &impl Serialize) -> Self {
         Self {
             body: serde_json::to_vec(body).ok(),
+            ..self
+        }
+    }
+
+    pub(crate) fn with_max_reply_bytes(self, max_reply_bytes: usize) -> Self {
+        Self {
+            max_reply_bytes,
             ..self
         }
     }
@@ -142,9 +152,8 @@ impl Connection {
         loop {
             let attempt = async {
                 let response = self.open(&request, Some(REQUEST_TIMEOUT)).await?;
-                read(response, MAX_REPLY_BYTES)
-                    .await
-                    .map_err(|error| Failure::Lost(self.lost(error)))
+                let reply = read(response, request.max_reply_bytes).await;
+                reply.map_err(|error| self.reply_failure(error))
             };
             let error = match attempt.await {
                 Ok(reply) => return (Ok(reply), may_be_received),
@@ -211,10 +220,14 @@ impl Connection {
         }
     }
 
-    fn lost(&self, error: ReadError) -> ServiceError {
+    fn reply_failure(&self, error: ReadError) -> Failure {
         match error {
-            ReadError::Connection(error) => error::connection_error(error, &self.url),
-            ReadError::TooLong => error::malformed("the reply is too long", &self.url),
+            ReadError::Connection(error) => {
+                Failure::Lost(error::connection_error(error, &self.url))
+            }
+            ReadError::TooLong => {
+                Failure::Rejected(error::malformed("the reply is too long", &self.url))
+            }
         }
     }
 }
@@ -241,7 +254,7 @@ pub(crate) enum Failure {
     Unsent(ServiceError),
     /// The server, or a part of it, could not be reached. It may have received the request.
     Lost(ServiceError),
-    /// The server has rejected the request.
+    /// The server has rejected the request, or its reply cannot be used.
     Rejected(ServiceError),
 }
 

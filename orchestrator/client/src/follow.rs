@@ -22,7 +22,7 @@ use crate::retry::Retry;
 /// 15 s.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// Time after which a connection that is lost was a good one.
+/// Time after which the loss of a connection is a new failure.
 const MIN_STABLE_DURATION: Duration = Duration::from_secs(5);
 
 /// Maximum length of a message, in bytes.
@@ -129,13 +129,15 @@ impl FollowConnection {
         let request = ApiRequest::new(Method::GET, &path, Repetition::Safe)
             .with_query(&after.into_iter().collect::<Vec<_>>());
         loop {
-            let failure = match self.connection.open(&request, None).await {
-                Ok(response) => {
+            let failure = match timeout(SILENCE_TIMEOUT, self.connection.open(&request, None)).await
+            {
+                Ok(Ok(response)) => {
                     self.messages = Some(messages(response));
                     self.connected_at = Instant::now();
                     return Ok(());
                 }
-                Err(failure) => failure,
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::Lost(unavailable("the server does not respond")),
             };
             let is_new = matches!(failure, Failure::Unsent(_)) && !self.connection.was_reached();
             let error = failure.into_error();
@@ -157,11 +159,7 @@ impl FollowConnection {
         if self.retry.wait().await {
             return Ok(());
         }
-        Err(ServiceError {
-            kind: ServiceErrorKind::Unavailable,
-            message: reason.to_owned(),
-            source: None,
-        })
+        Err(unavailable(reason))
     }
 
     /// Parses a message. `None` for one that this version does not know.
@@ -184,6 +182,14 @@ impl FollowConnection {
                 Ok(None)
             }
         }
+    }
+}
+
+fn unavailable(reason: &str) -> ServiceError {
+    ServiceError {
+        kind: ServiceErrorKind::Unavailable,
+        message: reason.to_owned(),
+        source: None,
     }
 }
 

@@ -2,9 +2,9 @@
 //! [`ConversationService`] of the key's user.
 //!
 //! This is the one layer that repeats requests. A request that the server may have received is
-//! repeated only if that is safe: a new conversation and a command have ids, and are created and
-//! applied once. A server that was never reached is reported without delay. A stream reconnects and
-//! continues after the last event that it has returned.
+//! repeated only if that is safe: a new conversation, a fork and a command have ids, and are
+//! created and applied once. A server that was never reached is reported without delay. A stream
+//! reconnects and continues after the last event that it has returned.
 //!
 //! Knows no code of the server.
 
@@ -21,10 +21,10 @@ use http::Method;
 use protocol::client_api::CommandReply;
 use protocol::client_api::v2::{
     ConversationItem, ConversationItemPage, CreateConversation, CreatedConversation,
-    ForkConversation, ListConversations,
+    ExportConversation, ForkConversation, ListConversations,
 };
 use protocol::event_query::SelectedEventPage;
-use protocol::{CommandId, CommandRequest, ConversationId, EventId, EventQuery};
+use protocol::{CommandId, CommandRequest, ConversationId, Event, EventId, EventQuery};
 use rustls::RootCertStore;
 use secrecy::SecretString;
 use uuid::Uuid;
@@ -33,6 +33,9 @@ use connection::{ApiRequest, Connection, Repetition};
 
 pub use connection::normalize_address;
 pub use error::AddressError;
+
+/// Maximum length of a trajectory, in bytes. It is in the memory of the client.
+const MAX_TRAJECTORY_BYTES: usize = 1 << 30;
 
 /// The conversations that a key of a server gives access to.
 pub struct RemoteConversations(Arc<Connection>);
@@ -44,6 +47,11 @@ impl RemoteConversations {
     /// [`AddressError`] if `url` is no address of a server, or the key cannot be sent.
     pub fn new(url: &str, key: &SecretString, roots: RootCertStore) -> Result<Self, AddressError> {
         Ok(Self(Arc::new(Connection::new(url, key, roots)?)))
+    }
+
+    /// Whether the server has responded to a request.
+    pub fn was_reached(&self) -> bool {
+        self.0.was_reached()
     }
 }
 
@@ -87,7 +95,11 @@ impl ConversationService for RemoteConversations {
         request: ForkConversation,
     ) -> Result<ConversationId, ServiceError> {
         let path = format!("/{id}/fork");
-        let fork = ApiRequest::new(Method::POST, &path, Repetition::IfUnsent).with_body(&request);
+        let request = ForkConversation {
+            id: request.id.or_else(|| new_id().parse().ok()),
+            ..request
+        };
+        let fork = ApiRequest::new(Method::POST, &path, Repetition::Safe).with_body(&request);
         let CreatedConversation { id } = self.0.send(fork).await?;
         Ok(id)
     }
@@ -112,6 +124,18 @@ impl ConversationService for RemoteConversations {
         let path = format!("/{id}/events");
         let page = ApiRequest::new(Method::GET, &path, Repetition::Safe).with_query(&query);
         self.0.send(page).await
+    }
+
+    async fn export(
+        &self,
+        id: &ConversationId,
+        request: ExportConversation,
+    ) -> Result<Vec<Event>, ServiceError> {
+        let path = format!("/{id}/trajectory");
+        let export = ApiRequest::new(Method::GET, &path, Repetition::Safe)
+            .with_query(&request)
+            .with_max_reply_bytes(MAX_TRAJECTORY_BYTES);
+        self.0.send(export).await
     }
 
     async fn follow(

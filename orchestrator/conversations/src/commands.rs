@@ -92,13 +92,13 @@ impl Conversations {
         request: CommandRequest,
     ) -> Result<Option<EventId>, ConversationsError> {
         let stored = self.open(id).await?;
-        let (events, caused) = decide(&stored, InputKind::User(Box::new(request)));
-        // What else is due is decided when the conversation runs.
-        let caused_events = events
-            .into_iter()
-            .filter(|event| Some(event.id) == caused)
-            .collect::<Vec<_>>();
-        self.append_to_stored(id, &caused_events).await?;
+        let is_stop = request.command == UserCommand::Stop;
+        let (mut events, caused) = decide(&stored, InputKind::User(Box::new(request)));
+        if !is_stop {
+            // What else is due is decided when the conversation runs.
+            events.retain(|event| Some(event.id) == caused);
+        }
+        self.append_to_stored(id, &events).await?;
         Ok(caused)
     }
 

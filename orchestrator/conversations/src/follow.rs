@@ -98,7 +98,7 @@ impl Follower {
     /// Whether all events are reported and the conversation is idle.
     pub fn is_idle(&self) -> bool {
         let state = self.state();
-        self.queue.is_empty() && self.next >= state.next_id && is_idle(&state)
+        self.queue.is_empty() && self.next == state.next_id && is_idle(&state)
     }
 
     /// Returns the agent's last message to the user. `None` if it sent none after the user's.
@@ -123,7 +123,7 @@ impl Follower {
                 .reported_waiting
                 .as_ref()
                 .is_some_and(|reported| reported.next_id == state.next_id);
-            if self.next >= state.next_id && !is_reported {
+            if self.next == state.next_id && !is_reported {
                 let waiting = wait_state(&state);
                 if waiting.is_idle || waiting.action.is_some() {
                     self.reported_waiting = Some(state);

@@ -292,8 +292,8 @@ impl Conversations {
         Ok(conversation::renumber(self.export(id, true).await?))
     }
 
-    /// Creates a paused conversation that shares the events of another one up to `last`, or all of
-    /// them. It has no sandbox yet, and a copy of the other one's own workspace.
+    /// Creates the paused conversation `id`, which shares the events of another one up to `last`,
+    /// or all of them. It has no sandbox yet, and a copy of the other one's own workspace.
     ///
     /// # Errors
     /// [`ConversationsError::Unknown`], [`ConversationsError::UnknownEvent`], or an error of the
@@ -302,7 +302,8 @@ impl Conversations {
         &self,
         from: &ConversationId,
         last: Option<EventId>,
-    ) -> Result<ConversationId, ConversationsError> {
+        id: &ConversationId,
+    ) -> Result<(), ConversationsError> {
         let log = self.events(from).await?;
         let end = log.last().map_or(EventId::FIRST, |event| event.id);
         let last = last.unwrap_or(end);
@@ -320,18 +321,17 @@ impl Conversations {
                 last: end,
             });
         };
-        let id = Self::new_id();
         if let Some(EventBody::Record(Record::ConversationStarted(started))) =
             events.first_mut().map(|event| &mut event.body)
             && let Some(copy) = self
                 .workspaces
-                .fork(from, started.workspace.as_deref(), &id)
+                .fork(from, started.workspace.as_deref(), id)
                 .await?
         {
             started.workspace = Some(copy);
         }
-        self.store.append(&id, &events).await?;
-        Ok(id)
+        self.store.append(id, &events).await?;
+        Ok(())
     }
 
     /// Stores a conversation of V0 under its id. It has no sandbox yet, and a working agent is

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 use protocol::client_api::v2::{
-    ConversationItem, ConversationItemPage, CreateConversation, ForkConversation, ListConversations,
+    ConversationItem, ConversationItemPage, CreateConversation, ExportConversation,
+    ForkConversation, ListConversations,
 };
 use protocol::event_query::SelectedEventPage;
 use protocol::update::StreamMessage;
@@ -29,7 +30,8 @@ pub trait ConversationService: Send + Sync {
     /// Stops a conversation, and deletes it with its sandbox and its own workspace.
     async fn delete(&self, id: &ConversationId) -> Result<(), ServiceError>;
 
-    /// Creates a paused conversation that shares events with another one.
+    /// Creates a paused conversation that shares events with another one. A request with an id that
+    /// is sent again returns the same conversation.
     async fn fork(
         &self,
         id: &ConversationId,
@@ -51,6 +53,13 @@ pub trait ConversationService: Send + Sync {
         id: &ConversationId,
         query: EventQuery,
     ) -> Result<SelectedEventPage, ServiceError>;
+
+    /// Returns the trajectory of a conversation: V0's events.
+    async fn export(
+        &self,
+        id: &ConversationId,
+        request: ExportConversation,
+    ) -> Result<Vec<Event>, ServiceError>;
 
     /// Follows a conversation from the event after `after`, or from the first one. The stream ends
     /// with an error, or when it is dropped.

@@ -219,13 +219,9 @@ impl ConversationRun<'_> {
         exit: Exit,
     ) -> anyhow::Result<Exit> {
         if let Some(file) = trajectory {
-            trajectory_file::save(
-                self.conversations,
-                self.id,
-                file,
-                self.config.saves_screenshots,
-            )
-            .await?;
+            let with_screenshots = self.config.saves_screenshots;
+            let exporting = self.conversations.export(self.id, with_screenshots);
+            trajectory_file::save(&exporting.await?, file)?;
         }
         if self.options.output() == Output::Transcript {
             let host = self.config.sandbox.ssh.target.as_deref();

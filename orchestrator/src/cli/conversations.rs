@@ -7,13 +7,14 @@ mod show;
 
 use std::path::{Path, PathBuf};
 
-use conversations::ConversationService as _;
-use protocol::EventId;
-use protocol::client_api::v2::ForkConversation;
+use conversations::{ConversationService as _, Conversations};
+use protocol::client_api::v2::{ExportConversation, ForkConversation};
+use protocol::{ConversationId, Event, EventId};
 
 use super::conversation_id::ConversationChoice;
 use super::remote::RemoteServer;
-use super::{StoreUse, load_config_to_read, open_state, print, trajectory_file};
+use super::trajectory_file::{self, TrajectoryFile};
+use super::{StoreUse, load_config_to_read, open_state, print};
 use crate::compose::{self, StateDir, Stores};
 use crate::config::{Config, Overrides};
 use crate::exit::{Exit, UsageError};
@@ -108,14 +109,29 @@ pub(super) async fn run_on_server(
             let item = server.find(&conversation).await?;
             let request = ForkConversation {
                 last_event: at.map(EventId),
+                ..ForkConversation::default()
             };
             let forked = server.conversations.fork(&item.id, request).await?;
             print::line(forked.as_str())?;
             Ok(Exit::Finished)
         }
         ConversationsCommand::Rm(arguments) => remove::run_on_server(arguments, &server).await,
-        ConversationsCommand::Export { .. } | ConversationsCommand::Import(_) => {
-            let text = "conversations of a server are exported and imported on its machine: leave out --server there";
+        ConversationsCommand::Export {
+            conversation,
+            output,
+        } => {
+            let item = server.find(&conversation).await?;
+            let file = export_file(output, &item.id)?;
+            let request = ExportConversation {
+                with_screenshots: load_config_to_read(overrides)?.saves_screenshots,
+            };
+            let exporting = server.conversations.export(&item.id, request);
+            let events = print::with_notice("the server", exporting).await?;
+            export(&events, file)
+        }
+        ConversationsCommand::Import(_) => {
+            let text =
+                "conversations are imported on the machine of a server: leave out --server there";
             Err(UsageError(text.to_owned()).into())
         }
     }
@@ -137,7 +153,9 @@ async fn run_in(
     match command {
         ConversationsCommand::Fork { conversation, at } => {
             let id = conversations.find(&conversation.selector()).await?;
-            print::line(conversations.fork(&id, at.map(EventId)).await?.as_str())?;
+            let forked = Conversations::new_id();
+            conversations.fork(&id, at.map(EventId), &forked).await?;
+            print::line(forked.as_str())?;
             Ok(Exit::Finished)
         }
         ConversationsCommand::Ls(arguments) => list::run(arguments, &conversations).await,
@@ -154,18 +172,9 @@ async fn run_in(
             output,
         } => {
             let id = conversations.find(&conversation.selector()).await?;
-            match output.filter(|path| path != Path::new("-")) {
-                Some(path) => {
-                    let file = trajectory_file::open_in_existing_folder(&path, &id)?;
-                    trajectory_file::save(&conversations, &id, file, config.saves_screenshots)
-                        .await?;
-                }
-                None => print::line(
-                    &trajectory_file::to_text(&conversations, &id, config.saves_screenshots)
-                        .await?,
-                )?,
-            }
-            Ok(Exit::Finished)
+            let file = export_file(output, &id)?;
+            let events = conversations.export(&id, config.saves_screenshots).await?;
+            export(&events, file)
         }
         ConversationsCommand::Import(arguments) => {
             compose::choose_runtime(&mut config, state_dir).await?;
@@ -175,4 +184,23 @@ async fn run_in(
             remove::run(arguments, &config, &conversations, state_dir).await
         }
     }
+}
+
+/// Opens the file of an export. `None` for standard output.
+fn export_file(
+    output: Option<PathBuf>,
+    id: &ConversationId,
+) -> anyhow::Result<Option<TrajectoryFile>> {
+    let path = output.filter(|path| path != Path::new("-"));
+    path.map(|path| trajectory_file::open_in_existing_folder(&path, id))
+        .transpose()
+}
+
+/// Writes a trajectory to a file, or prints it.
+fn export(events: &[Event], file: Option<TrajectoryFile>) -> anyhow::Result<Exit> {
+    match file {
+        Some(file) => trajectory_file::save(events, file)?,
+        None => print::line(&serde_json::to_string_pretty(events)?)?,
+    }
+    Ok(Exit::Finished)
 }

@@ -266,7 +266,12 @@ impl TerminalFollower<'_> {
                 }
                 applied = wait_for(&mut terminal.applying), if terminal.applying.is_some() => {
                     terminal.applying = None;
-                    terminal.applied = applied?.max(terminal.applied);
+                    let applied = applied?;
+                    let is_stopping = terminal.deadline.is_some();
+                    if is_stopping && applied.is_none() && conversation.is_idle() {
+                        return Ok(Exit::Interrupted);
+                    }
+                    terminal.applied = applied.max(terminal.applied);
                     continue;
                 }
                 progress = conversation.next(), if terminal.applying.is_none() => progress?,

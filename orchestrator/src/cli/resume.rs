@@ -149,6 +149,7 @@ pub(super) async fn run_on_server(
         print_finished(&item.id);
         return Ok(Exit::Finished);
     }
+    let is_answered = task.is_some() || decision.is_some();
     let message = task.map(UserCommand::message);
     // Before the message, which would meet the old limits.
     let resume = match (resume, limits) {
@@ -161,9 +162,9 @@ pub(super) async fn run_on_server(
         .flatten()
         .collect();
     // What an agent asks is shown with its question.
-    let event_count = match commands.is_empty() {
-        true => 0,
-        false => item.event_count,
+    let event_count = match is_answered || !is_active {
+        true => item.event_count,
+        false => 0,
     };
     remote::resume(server, &item.id, event_count, commands, options.output()).await
 }

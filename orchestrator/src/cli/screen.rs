@@ -216,7 +216,8 @@ impl Drop for Screen {
         self.status.finish_and_clear();
     }
 }
-/// Returns why something is tried again. Servers do not say it to their clients.
+
+/// Returns why something is tried again. Clients of a server do not receive it.
 fn retry_reason<'a>(reason: &'a str, unknown: &'a str) -> Cow<'a, str> {
     match reason {
         "" => unknown.into(),

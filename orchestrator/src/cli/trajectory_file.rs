@@ -12,8 +12,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use conversations::Conversations;
-use protocol::ConversationId;
+use protocol::{ConversationId, Event};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::target_folder;
@@ -153,27 +152,11 @@ fn open(path: &Path, id: &ConversationId) -> anyhow::Result<TrajectoryFile> {
     })
 }
 
-/// Writes a conversation's trajectory to its file.
-pub(super) async fn save(
-    conversations: &Conversations,
-    id: &ConversationId,
-    file: TrajectoryFile,
-    with_screenshots: bool,
-) -> anyhow::Result<()> {
-    let text = to_text(conversations, id, with_screenshots).await? + "\n";
+/// Writes a trajectory to its file.
+pub(super) fn save(events: &[Event], file: TrajectoryFile) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(events)? + "\n";
     let failed = format!("saving the trajectory to {}", file.path().display());
     file.write(&text).context(failed)
-}
-
-/// Formats a conversation's trajectory.
-pub(super) async fn to_text(
-    conversations: &Conversations,
-    id: &ConversationId,
-    with_screenshots: bool,
-) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(
-        &conversations.export(id, with_screenshots).await?,
-    )?)
 }
 
 #[cfg(test)]

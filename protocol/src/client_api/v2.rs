@@ -61,9 +61,22 @@ pub struct CreatedConversation {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct ForkConversation {
+    /// Its id: a UUID that the client generates, as for a new conversation. `None` if the server
+    /// generates it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<ConversationId>,
     /// The last event that both have. `None` for the end of the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_event: Option<EventId>,
+}
+
+/// What a trajectory contains.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams), into_params(parameter_in = Query))]
+#[serde(default, deny_unknown_fields)]
+pub struct ExportConversation {
+    /// Whether it has the screenshots of pages.
+    pub with_screenshots: bool,
 }
 
 /// Selects conversations of the list. The default selects all.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
+use protocol::client_api::v2::ExportConversation;
 use protocol::{AgentState, Event, EventId, EventQuery, UserCommand};
 
 use super::{ServiceBackend, asked, message, wait_for};
@@ -41,6 +42,12 @@ pub async fn event_pages_and_streams_have_the_same_events(backend: &dyn ServiceB
         }
         assert_eq!(read, streamed);
     }
+    let all = ExportConversation::default();
+    let exported = service.export(&id, all).await.unwrap();
+    // V0 has one `system` action with all tools.
+    let is_other = |event: &&Event| event.body.kind() != "system";
+    let streamed_others = streamed.iter().map(Arc::as_ref).filter(is_other);
+    assert!(exported.iter().filter(is_other).eq(streamed_others));
     let last = streamed[streamed.len() - 3].id;
     let mut updates = service.follow(&id, Some(last)).await.unwrap();
     let (rest, _) = wait_for(&mut updates, AgentState::Finished).await;

@@ -2,7 +2,7 @@
 
 use conversations::ServiceErrorKind::{Conflict, Invalid, NotFound};
 use protocol::client_api::v2::{
-    ConversationStatus, CreateConversation, ForkConversation, ListConversations,
+    ConversationStatus, CreateConversation, ExportConversation, ForkConversation, ListConversations,
 };
 use protocol::update::RunOutcome;
 use protocol::{AgentState, EventId, EventQuery, UserCommand};
@@ -92,9 +92,18 @@ pub async fn fork_has_the_events_up_to_its_last(backend: &dyn ServiceBackend) {
         .rfind(|event| event.command.is_some())
         .and_then(|answer| answer.id.previous());
     let fork = ForkConversation {
+        id: Some("0190b1c2-7d3e-7f00-8000-0123456789ab".parse().unwrap()),
         last_event: question,
     };
-    let forked = service.fork(&id, fork).await.unwrap();
+    let (first, again) = tokio::join!(
+        service.fork(&id, fork.clone()),
+        service.fork(&id, fork.clone())
+    );
+    let forked = first.unwrap();
+    assert_eq!(
+        (again.unwrap(), fork.id),
+        (forked.clone(), Some(forked.clone()))
+    );
     let all = EventQuery::default;
     let shared = service.events(&forked, all()).await.unwrap();
     let shared = shared.parse().unwrap();
@@ -113,8 +122,14 @@ pub async fn fork_has_the_events_up_to_its_last(backend: &dyn ServiceBackend) {
     wait_for(&mut updates, AgentState::Finished).await;
     let missing = ForkConversation {
         last_event: Some(EventId(1_000_000)),
+        ..ForkConversation::default()
     };
     assert_eq!(kind(service.fork(&id, missing).await), NotFound);
+    let invalid = ForkConversation {
+        id: Some("mine".parse().unwrap()),
+        ..ForkConversation::default()
+    };
+    assert_eq!(kind(service.fork(&id, invalid).await), Invalid);
 }
 
 /// A user sees only own conversations, and the operator all of them.
@@ -128,6 +143,8 @@ pub async fn conversations_of_others_are_like_none(backend: &dyn ServiceBackend)
         assert_eq!(kind(ben.get(id).await), NotFound);
         assert_eq!(kind(ben.events(id, all).await), NotFound);
         assert_eq!(kind(ben.follow(id, None).await), NotFound);
+        let export = ExportConversation::default();
+        assert_eq!(kind(ben.export(id, export).await), NotFound);
         assert_eq!(kind(ben.fork(id, fork).await), NotFound);
         assert_eq!(kind(ben.delete(id).await), NotFound);
         let stop = UserCommand::Stop.into();

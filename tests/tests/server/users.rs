@@ -63,7 +63,7 @@ const ROUTES: [(&str, &str, &[&str]); 23] = [
 ];
 
 /// The same for Glovebox's own API.
-const V2_ROUTES: [(&str, &str, &[&str]); 7] = [
+const V2_ROUTES: [(&str, &str, &[&str]); 8] = [
     ("GET", "", &[""]),
     ("DELETE", "", &[""]),
     (
@@ -83,6 +83,11 @@ const V2_ROUTES: [(&str, &str, &[&str]); 7] = [
         ],
     ),
     ("GET", "/events", &["", "?limit=0", "?from=x"]),
+    (
+        "GET",
+        "/trajectory",
+        &["", "?with_screenshots=true", "?with_screenshots=x"],
+    ),
     ("GET", "/stream", &["", "?after=x"]),
     ("POST", "/stream", &[""]),
 ];

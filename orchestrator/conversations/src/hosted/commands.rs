@@ -1,6 +1,6 @@
 //! Applies commands of users. A command that needs a running conversation runs it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use engine::clock;
 use engine::conversation::{ConversationError, State};
@@ -84,7 +84,23 @@ impl HostedConversations {
             (Some(_), _) => {}
             (None, UserCommand::Stop | UserCommand::Pause) => {
                 self.check_not_running_elsewhere(id).await?;
-                return Ok(None);
+                self.failed
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(id);
+                let state = self.latest_state(id).await?;
+                if !state.is_working() {
+                    return match state.agent_state {
+                        AgentState::AwaitingUserConfirmation => {
+                            self.conversations.apply_to_stored(id, request).await
+                        }
+                        _ => Ok(None),
+                    };
+                }
+                // It is about to be resumed.
+                if let Some(event) = self.open(id, &request, awaited).await? {
+                    return Ok(Some(event));
+                }
             }
             (
                 None,

@@ -2,15 +2,20 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::conversation::{State, read_state};
 use protocol::update::WaitState;
 use protocol::{AgentState, ConversationId, ConversationUpdate, Event, EventId};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use super::HostedConversations;
 use crate::error::ConversationsError;
 use crate::follow::{Follower, wait_state, waits_for_user};
+
+/// Interval at which it is checked whether another process still runs a conversation.
+const LOCK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Number of events per read of the store. Bounds the memory of each reader.
 const PAGE_SIZE: usize = 32;
@@ -113,10 +118,13 @@ impl EventStream {
                 } else if let Some(end) = self.hosted.stored_end(&self.id, self.next).await? {
                     return Ok(Some(end));
                 }
+                let is_end_reported = self.is_end_reported;
                 // An error means that the conversations are dropped, which this stream prevents.
                 tokio::select! {
                     _ = changes.changed() => {}
                     () = appended_by_other(end, self.next) => {}
+                    // Another process may end without a further event.
+                    () = sleep(LOCK_INTERVAL), if !is_end_reported => {}
                 }
             }
             Err(error) => return Err(error),
@@ -148,18 +156,25 @@ impl HostedConversations {
             return Ok((!entry.is_locked).then_some(ConversationUpdate::Closed {}));
         }
         let state = match agent_state {
-            // The overview has neither the limit nor the action.
+            // The overview has neither the limit nor the action, and not what another process does.
             AgentState::Error | AgentState::AwaitingUserConfirmation => {
                 read_state(self.conversations.store.as_ref(), id).await?
             }
+            _ if entry.is_locked => read_state(self.conversations.store.as_ref(), id).await?,
             _ => State {
                 agent_state,
+                next_id: next,
                 ..State::default()
             },
         };
-        Ok(Some(ConversationUpdate::Waiting(WaitState {
-            is_idle: true,
-            ..wait_state(&state)
+        let waiting = wait_state(&state);
+        let is_idle = waiting.is_idle || !entry.is_locked;
+        let is_waiting = state.next_id == next
+            && state.agent_state == agent_state
+            && (is_idle || waiting.action.is_some());
+        Ok(is_waiting.then_some(ConversationUpdate::Waiting(WaitState {
+            is_idle,
+            ..waiting
         })))
     }
 }

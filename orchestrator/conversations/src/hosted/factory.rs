@@ -62,6 +62,14 @@ pub trait ConversationFactory: Send + Sync {
     fn disposition(&self) -> SandboxDisposition;
 }
 
+/// Checks the id that a client has chosen for a new conversation.
+pub(super) fn check_new_id(id: Option<&ConversationId>) -> Result<(), InvalidRequest> {
+    if id.is_some_and(|id| uuid::Uuid::try_parse(id.as_str()).is_err()) {
+        return Err(InvalidRequest::new("id", "must be a UUID"));
+    }
+    Ok(())
+}
+
 /// A user's request for a new conversation.
 #[derive(Debug, Clone, Default)]
 pub struct ConversationRequest {
@@ -93,10 +101,7 @@ pub struct ConversationRequest {
 impl ConversationRequest {
     /// Checks what clients send, and removes from the message what only agents have.
     pub(super) fn check(&mut self) -> Result<(), InvalidRequest> {
-        let id = self.id.as_ref();
-        if id.is_some_and(|id| uuid::Uuid::try_parse(id.as_str()).is_err()) {
-            return Err(InvalidRequest::new("id", "must be a UUID"));
-        }
+        check_new_id(self.id.as_ref())?;
         if let Some(message) = &mut self.message {
             check_sent(message)?;
         }

@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use futures_util::StreamExt as _;
 use futures_util::stream;
 use protocol::client_api::v2::{
-    ConversationItem, ConversationItemPage, CreateConversation, ForkConversation, ListConversations,
+    ConversationItem, ConversationItemPage, CreateConversation, ExportConversation,
+    ForkConversation, ListConversations,
 };
 use protocol::event_query::SelectedEventPage;
 use protocol::{
@@ -14,8 +15,10 @@ use protocol::{
     UserId,
 };
 
+use super::factory::check_new_id;
 use super::{EventStream, HostedConversations};
 use crate::client_view::{event_json, to_client};
+use crate::conversations::Conversations;
 use crate::error::ConversationsError;
 use crate::error::InvalidRequest;
 use crate::event_query::SelectedEvents;
@@ -84,7 +87,7 @@ impl ConversationService for UserConversations {
         request: ForkConversation,
     ) -> Result<ConversationId, ServiceError> {
         self.authorize(id).await?;
-        Ok(self.hosted.fork(id, request.last_event).await?)
+        Ok(self.hosted.fork(id, request).await?)
     }
 
     async fn apply(
@@ -104,6 +107,16 @@ impl ConversationService for UserConversations {
     ) -> Result<SelectedEventPage, ServiceError> {
         self.authorize(id).await?;
         Ok(self.hosted.events(id, query).await?)
+    }
+
+    async fn export(
+        &self,
+        id: &ConversationId,
+        request: ExportConversation,
+    ) -> Result<Vec<Event>, ServiceError> {
+        self.authorize(id).await?;
+        let conversations = self.hosted.conversations();
+        Ok(conversations.export(id, request.with_screenshots).await?)
     }
 
     async fn follow(
@@ -240,17 +253,29 @@ impl HostedConversations {
         })
     }
 
-    /// Creates a paused conversation that shares the events of another one up to `last`, or all of
-    /// them.
+    /// Creates a paused conversation that shares the events of another one. Returns the
+    /// conversation that its user has created under the same id before.
     ///
     /// # Errors
-    /// See [`Conversations::fork`](crate::Conversations::fork).
+    /// [`ConversationsError::Invalid`], [`ConversationsError::Exists`], or those of
+    /// [`Conversations::fork`](crate::Conversations::fork).
     pub async fn fork(
-        &self,
-        id: &ConversationId,
-        last: Option<EventId>,
+        self: &Arc<Self>,
+        from: &ConversationId,
+        request: ForkConversation,
     ) -> Result<ConversationId, ConversationsError> {
-        self.conversations.fork(id, last).await
+        let ForkConversation { id, last_event } = request;
+        check_new_id(id.as_ref())?;
+        let is_repeatable = id.is_some();
+        let (from, id) = (from.clone(), id.unwrap_or_else(Conversations::new_id));
+        self.change(&id, move |this, id| async move {
+            let owner = this.conversations.owner(&from).await?;
+            if !is_repeatable || !this.is_created(&id, &owner).await? {
+                this.conversations.fork(&from, last_event, &id).await?;
+            }
+            Ok(id)
+        })
+        .await
     }
 
     /// `None` if its entry in the store cannot be read.

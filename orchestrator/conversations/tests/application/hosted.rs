@@ -397,6 +397,12 @@ async fn stream_of_a_stored_conversation_has_its_title_and_end() {
     hosted.stop(&id).await.unwrap();
     let end = EventId(hosted.conversations().event_count(&id).await.unwrap());
     let mut stream = hosted.stream(&id, end).await.unwrap();
+    let ended = stream.next().await.unwrap();
+    assert!(
+        matches!(&ended, ConversationUpdate::Waiting(waiting)
+            if waiting.is_idle && waiting.agent_state == AgentState::Stopped),
+        "{ended:?}"
+    );
     let (event, ()) = tokio::join!(stream.next(), async {
         tokio::task::yield_now().await;
         hosted
@@ -416,6 +422,8 @@ async fn stream_of_a_stored_conversation_has_its_title_and_end() {
         panic!("no title")
     };
     assert_eq!(titled.title, "New title");
+    let ended = stream.next().await.unwrap();
+    assert!(matches!(ended, ConversationUpdate::Waiting(_)), "{ended:?}");
     let (ended, ()) = tokio::join!(stream.next(), async {
         tokio::task::yield_now().await;
         hosted.delete(&id).await.unwrap();

@@ -329,7 +329,8 @@ async fn fork_is_listed_and_deleted_on_its_own() {
     let conversations = conversations();
     let id = start(&conversations).await;
     follow(&conversations, &id, EventId::FIRST).await;
-    let fork = conversations.fork(&id, None).await.unwrap();
+    let fork = Conversations::new_id();
+    conversations.fork(&id, None, &fork).await.unwrap();
     let listed = conversations.search("greeting").await.unwrap();
     assert_eq!(listed.len(), 2);
     let filter = ConversationFilter {

@@ -74,6 +74,7 @@ pub(crate) struct Bytes(Vec<u8>);
         v2::conversations::fork,
         v2::commands::apply,
         v2::events::page,
+        v2::events::trajectory,
         stream::stream,
         ports::web_hosts,
         ports::vscode_url,

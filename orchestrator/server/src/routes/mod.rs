@@ -113,6 +113,10 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/v2/conversations/{id}/fork", post(v2::conversations::fork))
         .route("/v2/conversations/{id}/commands", post(v2::commands::apply))
         .route("/v2/conversations/{id}/events", get(v2::events::page))
+        .route(
+            "/v2/conversations/{id}/trajectory",
+            get(v2::events::trajectory),
+        )
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(git::router())
         .merge(settings::router())

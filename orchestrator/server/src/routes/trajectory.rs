@@ -17,9 +17,26 @@ use crate::extract::ConversationPath;
 use crate::state::ServerState;
 use crate::work::{JSON, WorkPermit, run_blocking};
 
-/// The start and the end of a [`TrajectoryExport`].
-const START: &str = r#"{"trajectory":["#;
-const END: &str = "]}";
+/// What surrounds the events of a trajectory.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame {
+    start: &'static str,
+    end: &'static str,
+}
+
+impl Frame {
+    /// A JSON array.
+    pub(crate) const ARRAY: Self = Self {
+        start: "[",
+        end: "]",
+    };
+
+    /// A [`TrajectoryExport`].
+    const OBJECT: Self = Self {
+        start: r#"{"trajectory":["#,
+        end: "]}",
+    };
+}
 
 /// Returns all events, without screenshots. If they cannot be read to their end, the connection is
 /// closed without the end of the body, so that clients see that it is incomplete.
@@ -31,26 +48,27 @@ pub(super) async fn export(
     ConversationPath(id): ConversationPath,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let pages = state
-        .conversations
-        .conversations()
-        .trajectory(&id, false)
-        .await?;
+    let conversations = state.conversations.conversations();
+    let pages = conversations.trajectory(&id, false).await?;
+    Ok(respond(pages, Frame::OBJECT, permit))
+}
+
+/// Sends a trajectory as it is read. Holds the permit until its end.
+pub(crate) fn respond(pages: TrajectoryPages, frame: Frame, permit: WorkPermit) -> Response {
     let export = Export {
         pages,
-        separator: START,
+        frame,
+        separator: frame.start,
         _permit: permit,
     };
-    Ok((
-        [(header::CONTENT_TYPE, JSON)],
-        Body::from_stream(export.parts()),
-    )
-        .into_response())
+    let body = Body::from_stream(export.parts());
+    ([(header::CONTENT_TYPE, JSON)], body).into_response()
 }
 
 /// An export in progress. Dropped when the client is gone.
 struct Export {
     pages: TrajectoryPages,
+    frame: Frame,
     /// What precedes the next event.
     separator: &'static str,
     _permit: WorkPermit,
@@ -63,8 +81,9 @@ impl Export {
             match export.next().await {
                 Ok(Some(part)) => Some((Ok(part), Some(export))),
                 Ok(None) => {
-                    let start = if export.separator == START { START } else { "" };
-                    Some((Ok(Bytes::from([start, END].concat())), None))
+                    let Frame { start, end } = export.frame;
+                    let start = if export.separator == start { start } else { "" };
+                    Some((Ok(Bytes::from([start, end].concat())), None))
                 }
                 Err(error) => {
                     tracing::error!(

@@ -91,7 +91,8 @@ pub(crate) async fn delete(
 }
 
 /// Creates a paused conversation that shares the events of another one up to `last_event`, or all
-/// of them. It has no sandbox yet, and a copy of the other one's own workspace.
+/// of them. It has no sandbox yet, and a copy of the other one's own workspace. A request with an
+/// `id` that is sent again returns the same conversation.
 #[utoipa::path(post, path = "/api/v2/conversations/{id}/fork",
     params(("id" = ConversationId, Path, description = "The conversation")),
     request_body = ForkConversation,
@@ -102,6 +103,6 @@ pub(crate) async fn fork(
     permit: WorkPermit,
     JsonBody(request): JsonBody<ForkConversation>,
 ) -> Result<Created, ApiError> {
-    let forking = async move { Ok(state.conversations.fork(&id, request.last_event).await?) };
+    let forking = async move { Ok(state.conversations.fork(&id, request).await?) };
     Ok(created(permit.run(forking).await?))
 }

@@ -39,7 +39,8 @@ pub(in crate::cli) async fn run(run: RemoteRun, server: RemoteServer) -> anyhow:
     let creating = server.conversations.create(request);
     let created = print::with_notice("the server", creating).await;
     created.inspect_err(|error| {
-        if error.kind == ServiceErrorKind::Unavailable {
+        let was_reached = server.conversations.was_reached();
+        if was_reached && error.kind == ServiceErrorKind::Unavailable {
             print::note(&format!(
                 "the task may have been stored: {}\n",
                 follow_hint(&server, &id)
@@ -87,7 +88,12 @@ async fn follow(
         network: None,
     };
     let following = async {
-        let mut conversation = RemoteConversation::follow(server, id, after).await?;
+        let mut conversation = tokio::select! {
+            conversation = RemoteConversation::follow(server, id, after) => conversation?,
+            () = interrupts.next() => {
+                return Ok(FollowResult { exit: Exit::Interrupted, answer: None });
+            }
+        };
         follower.follow(&mut conversation, &mut interrupts).await
     };
     let FollowResult { exit, answer } = following

@@ -1,6 +1,7 @@
 //! A conversation of a server, as the terminal shows it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -36,6 +37,9 @@ pub(super) struct RemoteConversation {
     is_idle: bool,
     /// When the conversation must run again. `None` if it runs, or waits for the user.
     restart_deadline: Option<Instant>,
+    /// The last action about which another client has decided first. 0, which is no action, if
+    /// there is none.
+    decided_by_other: Arc<AtomicU64>,
 }
 
 impl RemoteConversation {
@@ -54,6 +58,7 @@ impl RemoteConversation {
             reason: String::new(),
             is_idle: false,
             restart_deadline: None,
+            decided_by_other: Arc::default(),
         })
     }
 
@@ -70,10 +75,13 @@ impl RemoteConversation {
                     continue;
                 }
             };
-            self.restart_deadline = None;
-            return Ok(message
+            let update = message
                 .context("the stream of the server has ended")??
-                .update);
+                .update;
+            if update != (ConversationUpdate::LiveGap {}) {
+                self.restart_deadline = None;
+            }
+            return Ok(update);
         }
     }
 
@@ -135,14 +143,16 @@ impl ShownConversation for RemoteConversation {
 
     fn send(&self, command: UserCommand) -> anyhow::Result<CommandFuture> {
         let (server, id) = (Arc::clone(&self.server), self.id.clone());
-        let is_decision = matches!(
-            command,
-            UserCommand::Confirm { .. } | UserCommand::Reject { .. }
-        );
+        let decided = match &command {
+            UserCommand::Confirm { action, .. } | UserCommand::Reject { action, .. } => *action,
+            _ => None,
+        };
+        let conflicting = Arc::clone(&self.decided_by_other);
         let applying = async move {
             match server.conversations.apply(&id, command.into()).await {
-                Err(error) if is_decision && error.kind == ServiceErrorKind::Conflict => {
+                Err(error) if decided.is_some() && error.kind == ServiceErrorKind::Conflict => {
                     print::note("[another client has decided about this action]\n");
+                    conflicting.store(decided.map_or(0, |action| action.0), Ordering::Relaxed);
                     Ok(None)
                 }
                 applied => Ok(applied?),
@@ -159,7 +169,8 @@ impl ShownConversation for RemoteConversation {
         &mut self,
         waiting: WaitState,
     ) -> anyhow::Result<Option<ActionAwaitingConfirmation>> {
-        let Some(action) = waiting.action else {
+        let decided = EventId(self.decided_by_other.load(Ordering::Relaxed));
+        let Some(action) = waiting.action.filter(|action| *action != decided) else {
             return Ok(None);
         };
         let query = EventQuery {
