@@ -37,7 +37,7 @@ pub(crate) async fn run(url: &str, key: &SecretString, task: String) -> Result<(
     let mut updates = server.follow(&id, None).await?;
     while let Some(message) = updates.next().await {
         match message?.update {
-            ConversationUpdate::Event(event) => println!("{}", serde_json::to_string(&event)?),
+            ConversationUpdate::Event(event) => println!("{}", serde_json::to_string(&*event)?),
             ConversationUpdate::Waiting(waiting) if waiting.is_idle => break,
             _ => {}
         }

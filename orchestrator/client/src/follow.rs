@@ -105,7 +105,7 @@ impl FollowConnection {
                 continue;
             }
             if let ConversationUpdate::Attached(action) = &message.update {
-                // Each connection starts with those that run.
+                // Each connection starts with the running actions.
                 let is_returned = Some(action.id) > self.first || !self.attached.insert(action.id);
                 if is_returned {
                     continue;

@@ -1,6 +1,6 @@
 //! Applies commands of users. A command that needs a running conversation runs it.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use engine::clock;
 use engine::conversation::{ConversationError, State};
@@ -84,10 +84,7 @@ impl HostedConversations {
             (Some(_), _) => {}
             (None, UserCommand::Stop | UserCommand::Pause) => {
                 self.check_not_running_elsewhere(id).await?;
-                self.failed
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(id);
+                self.forget_failure(id);
                 let state = self.latest_state(id).await?;
                 if !state.is_working() {
                     return match state.agent_state {

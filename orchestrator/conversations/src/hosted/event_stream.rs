@@ -155,17 +155,20 @@ impl HostedConversations {
         if !waits_for_user(agent_state) {
             return Ok((!entry.is_locked).then_some(ConversationUpdate::Closed {}));
         }
-        let state = match agent_state {
-            // The overview has neither the limit nor the action, and not what another process does.
-            AgentState::Error | AgentState::AwaitingUserConfirmation => {
-                read_state(self.conversations.store.as_ref(), id).await?
-            }
-            _ if entry.is_locked => read_state(self.conversations.store.as_ref(), id).await?,
-            _ => State {
+        // The overview has neither a limit nor an action.
+        let needs_log = entry.is_locked
+            || matches!(
+                agent_state,
+                AgentState::Error | AgentState::AwaitingUserConfirmation
+            );
+        let state = if needs_log {
+            read_state(self.conversations.store.as_ref(), id).await?
+        } else {
+            State {
                 agent_state,
                 next_id: next,
                 ..State::default()
-            },
+            }
         };
         let waiting = wait_state(&state);
         let is_idle = waiting.is_idle || !entry.is_locked;

@@ -346,12 +346,17 @@ impl HostedConversations {
         Ok(None)
     }
 
-    /// Stops the agent and closes the conversation. The conversation is being changed.
-    async fn stop_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+    /// Keeps a conversation whose log has failed from being resumed.
+    fn forget_failure(&self, id: &ConversationId) {
         self.failed
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .remove(id);
+    }
+
+    /// Stops the agent and closes the conversation. The conversation is being changed.
+    async fn stop_agent(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+        self.forget_failure(id);
         if !self.conversations.is_running(id) {
             return self.check_not_running_elsewhere(id).await;
         }
@@ -393,10 +398,7 @@ impl HostedConversations {
     /// Deletes a new conversation that could not be stored as a whole. Its client sends the request
     /// again, or gives up.
     async fn discard(&self, id: &ConversationId) {
-        self.failed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(id);
+        self.forget_failure(id);
         let find_provider =
             |runtime: &str, host: Option<&str>| self.factory.provider(runtime, host);
         let mode = DeleteMode::KeepOnFailure;
