@@ -75,6 +75,11 @@ pub enum UserCommand {
         /// The new policy.
         policy: ConfirmationPolicy,
     },
+    /// Let another model answer from the next step on. A call in flight ends with the model so far.
+    SetModel {
+        /// The model's name, as in the settings.
+        model: String,
+    },
     /// Set the title.
     SetTitle {
         /// The title, of which the first line is used.

@@ -26,6 +26,8 @@ kinds! {
         "limit_extended" => LimitExtended(LimitExtended),
         /// The user changed which actions need confirmation.
         "confirmation_changed" => ConfirmationChanged(ConfirmationChanged),
+        /// The user chose another model.
+        "model_changed" => ModelChanged(ModelChanged),
         /// The user approved an action and similar ones for the rest of the conversation.
         "approval_granted" => ApprovalGranted(ApprovalGranted),
         /// A call to the model failed and will be retried.
@@ -114,6 +116,8 @@ pub enum ModelSource {
     Configuration,
     /// The settings of the user.
     User,
+    /// The user's choice for this conversation.
+    Conversation,
 }
 
 /// What created a conversation, with V0's names.
@@ -244,6 +248,13 @@ pub struct LimitExtended {
 pub struct ConfirmationChanged {
     /// The new policy.
     pub policy: ConfirmationPolicy,
+}
+
+/// The user chose another model, which answers from the next step on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelChanged {
+    /// The model's configured name.
+    pub model: String,
 }
 
 /// The user approved an action and similar ones for the rest of the conversation.

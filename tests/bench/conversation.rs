@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
+use engine::agent::{AgentDefinition, Agents, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::CondenserConfig;
 use engine::conversation::{Conversation, EngineParts};
 use engine::events::EventStore;
@@ -63,7 +63,7 @@ pub(crate) async fn start(
     let id: ConversationId = id.parse().unwrap();
     let parts = EngineParts {
         store,
-        own: TeamMember {
+        agents: Agents::from(TeamMember {
             agent: Arc::new(CodeActAgent {
                 definition: AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec()),
                 command_timeout: 120.0,
@@ -73,14 +73,13 @@ pub(crate) async fn start(
             draft_editor: Arc::clone(&llm),
             llm,
             tool_servers: Arc::new(NoToolServers),
-        },
+        }),
         provider: Arc::new(provider),
         spec: SandboxSpec::new(id.clone()),
         analyzer: None,
         memory: None,
         is_unattended: false,
         replayed_user: None,
-        team: Arc::default(),
         write_lock: Arc::new(()),
     };
     let started = ConversationStarted {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
+use engine::agent::{AgentDefinition, Agents, CodeActAgent, Prompt, TeamMember};
 use engine::condenser::{CondenserConfig, Noop};
 use engine::conversation::{
     Conversation, EngineParts, INTERRUPTED, SandboxDisposition, State, is_replacement_notice,
@@ -49,7 +49,7 @@ impl ConversationFixture {
         let store = Arc::new(MemoryStore::default());
         let parts = EngineParts {
             store: store.clone(),
-            own: TeamMember {
+            agents: Agents::from(TeamMember {
                 llm: scripted(responses, 0),
                 draft_editor: scripted(&json!([]), 0),
                 agent: Arc::new(CodeActAgent {
@@ -62,14 +62,13 @@ impl ConversationFixture {
                 }),
                 condenser: Arc::new(Noop),
                 tool_servers: Arc::new(NoToolServers),
-            },
+            }),
             provider: Arc::new(provider.clone()),
             spec: SandboxSpec::new(id()),
             analyzer: None,
             memory: None,
             is_unattended: false,
             replayed_user: None,
-            team: Arc::default(),
             write_lock: Arc::new(()),
         };
         Self {
@@ -82,10 +81,10 @@ impl ConversationFixture {
     /// Returns the parts with another model.
     fn parts_with(&self, llm: Arc<dyn Llm>) -> EngineParts {
         EngineParts {
-            own: TeamMember {
+            agents: Agents::from(TeamMember {
                 llm,
-                ..self.parts.own.clone()
-            },
+                ..self.parts.agents.own.clone()
+            }),
             ..self.parts.clone()
         }
     }
@@ -492,8 +491,8 @@ async fn start_with_condenser(
 ) -> (ConversationFixture, Conversation) {
     let mut fixture = ConversationFixture::new(responses);
     let config: CondenserConfig = serde_json::from_value(condenser.clone()).unwrap();
-    let llm = Arc::clone(&fixture.parts.own.llm);
-    fixture.parts.own.condenser = config.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap();
+    let llm = Arc::clone(&fixture.parts.agents.own.llm);
+    fixture.parts.agents.own.condenser = config.build(&|_| Ok::<_, ()>(Arc::clone(&llm))).unwrap();
     let conversation = fixture.start().await;
     (fixture, conversation)
 }

@@ -12,7 +12,7 @@ use conversations::{
     CloseReason, ConversationParts, Conversations, InitialTask, NewConversation, NoWorkspaces,
     ProcessLocks,
 };
-use engine::agent::{Agent, AgentStep, Team, TeamMember};
+use engine::agent::{Agent, AgentStep, Agents, TeamMember};
 use engine::condenser::Noop;
 use engine::conversation::SandboxDisposition;
 use engine::llm::{Llm, LlmError, LlmProgress};
@@ -81,14 +81,13 @@ pub(crate) fn parts(id: ConversationId) -> ConversationParts {
     let script =
         |_: &_| ScriptedResult::Observation(Observation::new("foo", RunObservation::default()));
     ConversationParts {
-        own: TeamMember {
+        agents: Agents::from(TeamMember {
             agent: Arc::new(Greeter),
             llm: Arc::new(UnusedLlm),
             draft_editor: Arc::new(UnusedLlm),
             condenser: Arc::new(Noop),
             tool_servers: Arc::new(NoToolServers),
-        },
-        team: Team::new(),
+        }),
         provider: Arc::new(ScriptedProvider::new(script)),
         spec: SandboxSpec::new(id),
         analyzer: None,

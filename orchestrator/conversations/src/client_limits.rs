@@ -19,6 +19,9 @@ const MAX_REASON_BYTES: usize = 16 << 10;
 /// Maximum length of a title, in bytes.
 const MAX_TITLE_BYTES: usize = 1024;
 
+/// Maximum length of the name of a model, in bytes.
+const MAX_MODEL_BYTES: usize = 256;
+
 /// Maximum length of the version and of the address of feedback, in bytes.
 const MAX_FEEDBACK_BYTES: usize = 256;
 
@@ -41,6 +44,7 @@ pub(crate) fn check_command(request: &mut CommandRequest) -> Result<(), InvalidR
             Err(InvalidRequest::new("title", problem))
         }
         UserCommand::SetTitle { title } => check_title("title", title),
+        UserCommand::SetModel { model } => check_model_name(model),
         UserCommand::GiveFeedback(FeedbackGiven { version, email, .. }) => {
             check_length("version", version, MAX_FEEDBACK_BYTES)?;
             check_length("email", email, MAX_FEEDBACK_BYTES)
@@ -101,6 +105,14 @@ pub fn check_text(field: &str, text: &str) -> Result<(), InvalidRequest> {
 /// It is too long.
 pub fn check_title(field: &str, title: &str) -> Result<(), InvalidRequest> {
     check_length(field, title, MAX_TITLE_BYTES)
+}
+
+fn check_model_name(model: &str) -> Result<(), InvalidRequest> {
+    if model.trim() != model || model.is_empty() || model.contains(char::is_control) {
+        let problem = "must be a name without spaces around it";
+        return Err(InvalidRequest::new("model", problem));
+    }
+    check_length("model", model, MAX_MODEL_BYTES)
 }
 
 fn check_length(field: &str, text: &str, max: usize) -> Result<(), InvalidRequest> {

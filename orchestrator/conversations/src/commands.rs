@@ -12,11 +12,13 @@ use crate::checks::{applied_before, check};
 use crate::conversations::Conversations;
 use crate::error::ConversationsError;
 use crate::host::HostError;
+use crate::parts::ComposedAgents;
 use crate::stored::StoredConversation;
 
 impl Conversations {
     /// Applies a command to a running conversation. Returns the event that it caused, once that is
-    /// stored. `None` if there was nothing to do. A command with an id is applied once.
+    /// stored. `None` if there was nothing to do. A command with an id is applied once. Another model
+    /// is recorded, and used when the conversation is resumed with it.
     ///
     /// # Errors
     /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or
@@ -28,7 +30,16 @@ impl Conversations {
         id: &ConversationId,
         request: impl Into<CommandRequest>,
     ) -> Result<Option<EventId>, ConversationsError> {
-        let request = request.into();
+        self.apply_with(id, request.into(), None).await
+    }
+
+    /// Applies a command. `agents` have the model that it chooses, and replace the running ones.
+    pub(crate) async fn apply_with(
+        &self,
+        id: &ConversationId,
+        request: CommandRequest,
+        agents: Option<ComposedAgents>,
+    ) -> Result<Option<EventId>, ConversationsError> {
         if let Some(state) = self.state(id) {
             if let Some(event) = applied_before(&state, &request) {
                 return Ok(Some(event));
@@ -43,7 +54,7 @@ impl Conversations {
             UserCommand::RecoverFromLoop { .. } => Err(ConversationsError::NotInLoop(id.clone())),
             _ => Ok(None),
         };
-        match self.submit(id, request)?.await? {
+        match self.submit_with(id, request, agents)?.await? {
             None => if_nothing_to_do,
             event => Ok(event),
         }
@@ -59,7 +70,15 @@ impl Conversations {
         id: &ConversationId,
         request: impl Into<CommandRequest>,
     ) -> Result<PendingCommand, ConversationsError> {
-        let mut request = request.into();
+        self.submit_with(id, request.into(), None)
+    }
+
+    fn submit_with(
+        &self,
+        id: &ConversationId,
+        mut request: CommandRequest,
+        agents: Option<ComposedAgents>,
+    ) -> Result<PendingCommand, ConversationsError> {
         self.running.with(id, |running| {
             let redacted = request
                 .id
@@ -72,7 +91,11 @@ impl Conversations {
             }
             redact(&mut request.command, &running.redactor);
             let is_message = matches!(request.command, UserCommand::SendMessage(_));
-            let pending = running.conversation.submit(request)?;
+            let conversation = &running.conversation;
+            let pending = match agents {
+                Some(composed) => conversation.submit_model(request, composed.to_guarded())?,
+                None => conversation.submit(request)?,
+            };
             if is_message {
                 running.last_input = Instant::now();
             }
@@ -156,6 +179,7 @@ fn redact(command: &mut UserCommand, redactor: &Redactor) {
         | UserCommand::RecoverFromLoop { .. }
         | UserCommand::Confirm { .. }
         | UserCommand::SetConfirmation { .. }
+        | UserCommand::SetModel { .. }
         | UserCommand::GiveFeedback(_) => return,
     };
     if let Cow::Owned(redacted) = redactor.text(text) {

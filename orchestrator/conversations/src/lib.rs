@@ -71,7 +71,7 @@ pub use hosted::{
 pub use library::{DeleteMode, FindProvider};
 pub use list::{ConversationEntry, ConversationFilter};
 pub use log_pages::LogPages;
-pub use parts::ConversationParts;
+pub use parts::{ComposedAgents, ConversationParts};
 pub use ports::PortError;
 pub use profile::{
     GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile,

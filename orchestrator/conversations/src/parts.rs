@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use engine::agent::{Team, TeamMember};
+use engine::agent::{Agents, TeamMember};
 use engine::conversation::{EngineParts, SandboxDisposition};
 use engine::events::EventStore;
 use engine::llm::Llm;
@@ -15,12 +15,26 @@ use engine::security::SecurityAnalyzer;
 
 use crate::claim::Claim;
 
+/// The agents of a conversation, composed anew for another model.
+pub struct ComposedAgents {
+    /// The agents.
+    pub agents: Agents,
+    /// Redacts the secrets of their configuration in what their models answer.
+    pub redactor: Redactor,
+}
+
+impl ComposedAgents {
+    /// Returns the agents, which redact secrets in answers that are streamed, in errors of models
+    /// and in calls to tool servers.
+    pub(crate) fn to_guarded(&self) -> Agents {
+        guarded(&self.agents, &self.redactor)
+    }
+}
+
 /// Parts of one conversation. Built by the composition root.
 pub struct ConversationParts {
-    /// The conversation's own agent.
-    pub own: TeamMember,
-    /// Agents that it can delegate tasks to.
-    pub team: Team,
+    /// Its agents.
+    pub agents: Agents,
     /// Creates the sandbox.
     pub provider: Arc<dyn SandboxProvider>,
     /// The sandbox to create.
@@ -46,25 +60,11 @@ impl ConversationParts {
     /// and in calls to tool servers.
     pub(crate) fn to_guarded(&self, store: Arc<dyn EventStore>, claim: &Claim) -> EngineParts {
         let redactor = &self.redactor;
-        let guard = |member: &TeamMember| TeamMember {
-            llm: Arc::new(GuardedLlm::new(Arc::clone(&member.llm), redactor.clone())),
-            tool_servers: Arc::new(GuardedToolServers::new(
-                Arc::clone(&member.tool_servers),
-                redactor.clone(),
-            )),
-            ..member.clone()
-        };
         let provider = Arc::clone(&self.provider);
         EngineParts {
             store: Arc::new(GuardedStore::new(store, redactor.clone())),
             write_lock: claim.locks(),
-            own: guard(&self.own),
-            team: Arc::new(
-                self.team
-                    .iter()
-                    .map(|(name, member)| (name.clone(), guard(member)))
-                    .collect(),
-            ),
+            agents: guarded(&self.agents, redactor),
             provider: Arc::new(GuardedProvider::new(
                 provider,
                 redactor.clone(),
@@ -76,5 +76,24 @@ impl ConversationParts {
             is_unattended: self.is_unattended,
             replayed_user: None,
         }
+    }
+}
+
+fn guarded(agents: &Agents, redactor: &Redactor) -> Agents {
+    let guard = |member: &TeamMember| TeamMember {
+        llm: Arc::new(GuardedLlm::new(Arc::clone(&member.llm), redactor.clone())),
+        tool_servers: Arc::new(GuardedToolServers::new(
+            Arc::clone(&member.tool_servers),
+            redactor.clone(),
+        )),
+        ..member.clone()
+    };
+    let team = agents.team.iter();
+    Agents {
+        own: guard(&agents.own),
+        team: Arc::new(
+            team.map(|(name, member)| (name.clone(), guard(member)))
+                .collect(),
+        ),
     }
 }

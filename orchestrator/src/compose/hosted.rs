@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest,
-    GitToken, HostError, InitialTask, NewConversation, ProfileError, StoredConversation,
-    UserProfile, UserProfiles,
+    Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationParts,
+    ConversationRequest, GitToken, HostError, InitialTask, NewConversation, ProfileError,
+    StoredConversation, UserProfile, UserProfiles,
 };
 use engine::agent::Agent;
 use engine::conversation::SandboxDisposition;
@@ -20,7 +20,7 @@ use secrecy::SecretString;
 
 use super::shared_redactors::SharedRedactors;
 use super::{
-    CallMode, Models, StateDir, UserConfigs, agent, clone_url, confirmation_policy,
+    CallMode, Models, StateDir, UserConfigs, agent, agents, clone_url, confirmation_policy,
     conversation_spec, host_error, parts, provider, restore_settings, started, stored_model_name,
 };
 use crate::config::{Config, Overrides};
@@ -168,6 +168,19 @@ impl ConfiguredFactory {
         })
     }
 
+    fn models(&self, config: &Config, answered: usize) -> anyhow::Result<Models> {
+        let mode = CallMode::Metered(self.metrics.models().clone());
+        Models::new(config, answered, mode)
+    }
+
+    async fn agents(&self, config: &Config, answered: usize) -> anyhow::Result<ComposedAgents> {
+        let models = self.models(config, answered)?;
+        Ok(ComposedAgents {
+            agents: agents(config, &models, agent(config)?)?,
+            redactor: self.redactors.get(config).await?,
+        })
+    }
+
     async fn parts(
         &self,
         config: &Config,
@@ -177,8 +190,7 @@ impl ConfiguredFactory {
         answered: usize,
     ) -> anyhow::Result<ConversationParts> {
         let redactor = self.redactors.get(config).await?;
-        let mode = CallMode::Metered(self.metrics.models().clone());
-        let models = Models::new(config, answered, mode)?;
+        let models = self.models(config, answered)?;
         let spec = conversation_spec(config, id, started);
         // A server has no user to ask about files that the sandbox could write.
         if let Some(file) = writable::check(config, &spec)?.first() {
@@ -230,6 +242,21 @@ impl ConversationFactory for ConfiguredFactory {
             .configs
             .for_stored(owner, &profile, agent, (model, *model_source))?;
         self.stored_conversation(config, stored)
+            .await
+            .map_err(host_error)
+    }
+
+    async fn compose_agents(
+        &self,
+        started: &ConversationStarted,
+        steps: u32,
+    ) -> Result<ComposedAgents, HostError> {
+        let owner = started.owner.as_ref();
+        let profile = self.profile(owner).await?;
+        let config = self
+            .configs
+            .with_model(owner, &profile, &started.agent, &started.model)?;
+        self.agents(&config, steps as usize)
             .await
             .map_err(host_error)
     }

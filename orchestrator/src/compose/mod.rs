@@ -32,6 +32,7 @@ pub(crate) use model::{
     CallMode, Models, call_models, check_key, check_models, provider_models, reach_provider,
     stored_model_name,
 };
+use parts::agents;
 pub(crate) use parts::{conversation_spec, parts, started};
 pub(crate) use sandboxes::{
     check_docker, choose_runtime, describe_image, has_image, is_warm_in_use, isolation, network,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use conversations::ConversationParts;
-use engine::agent::{Agent, Team, TeamMember};
+use engine::agent::{Agent, Agents, Team, TeamMember};
 use engine::sandbox::SandboxSpec;
 use engine::secrets::Redactor;
 use protocol::ConversationId;
@@ -84,8 +84,7 @@ pub(crate) fn parts(
 ) -> anyhow::Result<ConversationParts> {
     let analyzer = security_analyzer(&config.security)?;
     Ok(ConversationParts {
-        own: member(config, models, agent)?,
-        team: team(config, models)?,
+        agents: agents(config, models, agent)?,
         provider: browsing_provider(config, state_dir)?,
         spec,
         analyzer,
@@ -95,6 +94,18 @@ pub(crate) fn parts(
         secrets: registry(&config.secrets),
         title_model: models.title(),
         disposition: config.sandbox.disposition,
+    })
+}
+
+/// The conversation's own agent, and those that it can delegate tasks to.
+pub(super) fn agents(
+    config: &Config,
+    models: &Models,
+    agent: Arc<dyn Agent>,
+) -> anyhow::Result<Agents> {
+    Ok(Agents {
+        own: member(config, models, agent)?,
+        team: Arc::new(team(config, models)?),
     })
 }
 

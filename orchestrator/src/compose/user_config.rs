@@ -127,9 +127,10 @@ impl UserConfigs {
         self.compose(owner, profile, agent, None)
     }
 
-    /// The configuration of a stored conversation, which keeps its agent. Its model is kept unless
-    /// it was the one of the configuration, which may have another one now. A script is kept too:
-    /// the responses of another one belong to other conversations.
+    /// The configuration of a stored conversation, which keeps its agent. The model that was chosen
+    /// for it replaces the one of the user's settings. Any other is kept, unless the settings name
+    /// one or it was the one of the configuration, which may have another one now. A script is kept
+    /// too: the responses of another one belong to other conversations.
     pub(super) fn for_stored(
         &self,
         owner: Option<&UserId>,
@@ -137,6 +138,12 @@ impl UserConfigs {
         agent: &str,
         (model, source): (&str, Option<ModelSource>),
     ) -> Result<Config, HostError> {
+        if source == Some(ModelSource::Conversation) && !is_scripted_name(model) {
+            let mut profile = profile.clone();
+            let settings = profile.settings.get_or_insert_default();
+            settings.llm_model = Some(model.to_owned());
+            return self.compose(owner, &profile, agent, None);
+        }
         let is_script = is_scripted_name(model)
             && self
                 .agents
@@ -144,6 +151,26 @@ impl UserConfigs {
                 .is_some_and(|config| is_scripted(&config.llm));
         let is_kept = source != Some(ModelSource::Configuration) || is_script;
         self.compose(owner, profile, agent, is_kept.then_some(model))
+    }
+
+    /// The configuration of a conversation with the model that its user chooses for it.
+    pub(super) fn with_model(
+        &self,
+        owner: Option<&UserId>,
+        profile: &UserProfile,
+        agent: &str,
+        model: &str,
+    ) -> Result<Config, HostError> {
+        let source = Some(ModelSource::Conversation);
+        if is_scripted_name(model) {
+            return Err(refused(user_model::refused_script("model")));
+        }
+        let config = self.for_stored(owner, profile, agent, (model, source))?;
+        // Without a key, it was replaced.
+        let is_chosen = model == OPERATORS_MODEL || config.llm.model.as_deref() == Some(model);
+        is_chosen
+            .then_some(config)
+            .ok_or_else(|| HostError::NoModelKey(model.to_owned()))
     }
 
     /// Where the model of a configuration for a conversation is from.

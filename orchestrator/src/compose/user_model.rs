@@ -47,10 +47,7 @@ pub(super) fn choose(
         .map(str::trim)
         .filter(|model| !model.is_empty());
     if own_choice.is_some_and(is_scripted_name) {
-        return Err(InvalidSetting::new(
-            "llm_model",
-            format!("a script is the operator's choice: {OPERATORS_MODEL}"),
-        ));
+        return Err(refused_script("llm_model"));
     }
     let mut chosen = operators.clone();
     let own_choice = own_choice.filter(|model| *model != OPERATORS_MODEL);
@@ -89,6 +86,12 @@ pub(super) fn choose(
     }
     chosen.mark_as_changed(user);
     Ok(chosen)
+}
+
+/// The error of a user who chooses a script in this field.
+pub(super) fn refused_script(field: &'static str) -> InvalidSetting {
+    let problem = format!("a script is the operator's choice: {OPERATORS_MODEL}");
+    InvalidSetting::new(field, problem)
 }
 
 /// Fails if calls of this model cost the operator an unknown amount, which a budget would not

@@ -144,7 +144,7 @@ pub struct ConversationItem {
     pub agent_state: Option<AgentState>,
     /// Whether a process runs it.
     pub is_running: bool,
-    /// The model that it was started with.
+    /// The latest model that was chosen for it.
     pub model: Option<String>,
     /// Cost of the model calls, in US dollars.
     pub cost: f64,

@@ -38,6 +38,33 @@ pub async fn command_with_an_id_is_applied_once(backend: &dyn ServiceBackend) {
     assert_eq!(again, None, "there is nothing to do");
 }
 
+/// A model is chosen for a conversation that runs, which its log and the list show.
+pub async fn chosen_model_is_recorded_once(backend: &dyn ServiceBackend) {
+    let service = backend.service(Some("ada"));
+    let id = asked(service.as_ref()).await;
+    let request = CommandRequest {
+        id: Some("model".parse().unwrap()),
+        command: UserCommand::SetModel {
+            model: "glovebox/scripted".to_owned(),
+        },
+    };
+    let changed = service.apply(&id, request.clone()).await.unwrap();
+    backend.disturb();
+    assert!(changed.is_some());
+    assert_eq!(service.apply(&id, request).await.unwrap(), changed);
+    let item = service.get(&id).await.unwrap();
+    assert_eq!(item.model.as_deref(), Some("glovebox/scripted"));
+    // The conversation continues.
+    let mut updates = service.follow(&id, None).await.unwrap();
+    service.apply(&id, message("ada", "Ada")).await.unwrap();
+    wait_for(&mut updates, AgentState::Finished).await;
+    for model in ["", " spaced", "two\nlines", &"x".repeat(257)] {
+        let model = model.to_owned();
+        let refused = service.apply(&id, UserCommand::SetModel { model }.into());
+        assert_eq!(kind(refused.await), Invalid);
+    }
+}
+
 /// Decisions without a question, and texts that are empty or too long, are rejected.
 pub async fn commands_are_rejected_when_they_do_not_fit(backend: &dyn ServiceBackend) {
     let service = backend.service(Some("ada"));

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedConversation, ConversationFactory, ConversationRequest, ConversationService,
-    Conversations, HostError, HostedConversations, HostingOptions, InitialTask, NewConversation,
-    NoWorkspaces, ProcessLocks, StoredConversation, UserConversations,
+    Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationRequest,
+    ConversationService, Conversations, HostError, HostedConversations, HostingOptions,
+    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
+    UserConversations,
 };
 use engine::conversation::SandboxDisposition;
 use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
+use engine::secrets::Redactor;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
 use protocol::Observation;
 use protocol::observation::RunObservation;
@@ -85,6 +87,17 @@ impl ConversationFactory for GreeterFactory {
         Ok(ComposedConversation {
             parts: embedded::parts(stored.claim().id().clone()),
             confirmation: ConfirmationPolicy::Never,
+        })
+    }
+
+    async fn compose_agents(
+        &self,
+        _: &ConversationStarted,
+        _: u32,
+    ) -> Result<ComposedAgents, HostError> {
+        Ok(ComposedAgents {
+            agents: embedded::parts(Conversations::new_id()).agents,
+            redactor: Redactor::default(),
         })
     }
 

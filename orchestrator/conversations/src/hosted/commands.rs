@@ -6,6 +6,7 @@ use engine::clock;
 use engine::conversation::{ConversationError, State};
 use protocol::action::MessageAction;
 use protocol::command::LoopRecovery;
+use protocol::record::{ConversationStarted, ModelSource};
 use protocol::{
     AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, Observation,
     ObservationKind, UserCommand,
@@ -15,6 +16,7 @@ use super::{Awaited, HostedConversations, MIN_QUESTION_AGE};
 use crate::checks::{applied_before, find_decided};
 use crate::client_limits::check_command;
 use crate::error::ConversationsError;
+use crate::parts::ComposedAgents;
 
 /// Number of events from an action to the question about it, at most.
 const MAX_EVENTS_TO_QUESTION: usize = 64;
@@ -27,7 +29,7 @@ impl HostedConversations {
     /// was nothing to do. A command with an id is applied once.
     ///
     /// Runs the conversation if it is not running, except for a stop or a pause, which have nothing
-    /// to do then, and for what only changes the log: a title, feedback, the confirmation policy. A
+    /// to do then, and for what only changes the log: a title, feedback, the model, the confirmation policy. A
     /// decision that names no action is about the one that awaits confirmation, unless the user was
     /// asked less than [`MIN_QUESTION_AGE`] ago.
     ///
@@ -70,7 +72,20 @@ impl HostedConversations {
         if let Some(event) = state.as_ref().and_then(applied) {
             return Ok(Some(event));
         }
+        let mut agents = None;
         match (state, &mut request.command) {
+            (Some(state), UserCommand::SetModel { model }) => {
+                agents = Some(self.compose_agents(id, &state, model).await?);
+            }
+            (None, UserCommand::SetModel { model }) => {
+                let model = model.clone();
+                self.check_not_running_elsewhere(id).await?;
+                let state = self.latest_state(id).await?;
+                if applied_before(&state, &request).is_none() {
+                    self.compose_agents(id, &state, &model).await?;
+                }
+                return self.conversations.apply_to_stored(id, request).await;
+            }
             // As in V0, what runs stays as it is.
             (Some(_), UserCommand::AwaitMessage) => return Ok(None),
             (
@@ -119,13 +134,34 @@ impl HostedConversations {
                 }
             }
         }
-        match self.conversations.apply(id, request).await {
+        match self.conversations.apply_with(id, request, agents).await {
             Err(ConversationsError::Conversation(ConversationError::Closed(_))) => {
                 self.close_failed(id).await?;
                 Err(ConversationsError::NotRunning(id.clone()))
             }
             applied => applied,
         }
+    }
+
+    /// Composes the agents of a conversation with another model.
+    async fn compose_agents(
+        &self,
+        id: &ConversationId,
+        state: &State,
+        model: &str,
+    ) -> Result<ComposedAgents, ConversationsError> {
+        let Some(started) = &state.started else {
+            return Err(ConversationsError::Unknown(id.clone()));
+        };
+        let started = ConversationStarted {
+            model: model.to_owned(),
+            model_source: Some(ModelSource::Conversation),
+            ..started.clone()
+        };
+        Ok(self
+            .factory
+            .compose_agents(&started, state.iterations)
+            .await?)
     }
 
     /// Returns the action that awaits confirmation, if the user has had time to read the question.

@@ -9,7 +9,7 @@ use engine::sandbox::SandboxProvider;
 use protocol::action::MessageAction;
 use protocol::client_api::git::GitProvider;
 use protocol::client_api::v2::CreateConversation;
-use protocol::record::ConversationTrigger;
+use protocol::record::{ConversationStarted, ConversationTrigger};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{ConversationId, UserId};
 
@@ -17,7 +17,7 @@ use crate::claim::Claim;
 use crate::client_limits::{check_sent, check_text, check_title};
 use crate::error::InvalidRequest;
 use crate::host::HostError;
-use crate::parts::ConversationParts;
+use crate::parts::{ComposedAgents, ConversationParts};
 use crate::start::NewConversation;
 use crate::stored::StoredConversation;
 
@@ -46,6 +46,18 @@ pub trait ConversationFactory: Send + Sync {
         &self,
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError>;
+
+    /// Composes the agents of a conversation anew, with the model that `started` names and its user
+    /// has chosen for it. They have taken `steps` steps.
+    ///
+    /// # Errors
+    /// [`HostError::Refused`] if the user cannot use the model, [`HostError::NoModelKey`] if its key
+    /// is missing.
+    async fn compose_agents(
+        &self,
+        started: &ConversationStarted,
+        steps: u32,
+    ) -> Result<ComposedAgents, HostError>;
 
     /// Returns the provider of a runtime's sandboxes. `host` replaces the configured host of the
     /// runtime `ssh`.

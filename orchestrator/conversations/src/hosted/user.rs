@@ -168,6 +168,7 @@ pub fn check_right(user: Option<&UserId>, command: &UserCommand) -> Result<(), C
         | UserCommand::RecoverFromLoop { .. }
         | UserCommand::Confirm { .. }
         | UserCommand::Reject { .. }
+        | UserCommand::SetModel { .. }
         | UserCommand::SetTitle { .. }
         | UserCommand::GiveFeedback(_) => false,
     };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use conversations::ConversationParts;
-use engine::agent::{Agent, AgentStep, TeamMember};
+use engine::agent::{Agent, AgentStep, Agents, TeamMember};
 use engine::conversation::NOT_PERFORMED;
 use engine::llm::{Llm, LlmError, LlmProgress};
 use engine::testing::{HangingLlm, ScriptedProvider, ScriptedResult};
@@ -77,11 +77,11 @@ async fn stop(file_exists: bool) -> (Vec<Observation>, u32) {
     let draft_editor = Arc::clone(&editor);
     let conversations = conversations();
     let id = start_with(&conversations, Some("Edit"), |parts| ConversationParts {
-        own: TeamMember {
+        agents: Agents::from(TeamMember {
             agent: Arc::new(DraftingAgent),
             draft_editor,
-            ..parts.own.clone()
-        },
+            ..parts.agents.own.clone()
+        }),
         provider: Arc::new(provider),
         ..parts
     })

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedConversation, ConversationFactory, ConversationLocks as _, ConversationRequest,
-    Conversations, ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask,
-    NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
+    Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationLocks as _,
+    ConversationRequest, Conversations, ConversationsError, HostError, HostedConversations,
+    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
 };
 use engine::conversation::SandboxDisposition;
 use engine::events::EventStore as _;
 use engine::sandbox::SandboxProvider;
+use engine::secrets::Redactor;
 use engine::testing::MemoryStore;
 use futures_util::future::join_all;
 use protocol::record::{ConversationStarted, FeedbackGiven};
@@ -56,6 +57,17 @@ impl ConversationFactory for GreeterFactory {
         Ok(ComposedConversation {
             parts,
             confirmation: ConfirmationPolicy::Never,
+        })
+    }
+
+    async fn compose_agents(
+        &self,
+        _: &ConversationStarted,
+        _: u32,
+    ) -> Result<ComposedAgents, HostError> {
+        Ok(ComposedAgents {
+            agents: embedded::parts(Conversations::new_id()).agents,
+            redactor: Redactor::default(),
         })
     }
 

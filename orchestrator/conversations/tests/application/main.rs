@@ -19,7 +19,7 @@ use conversations::{
     ConversationsError, DeleteMode, Follower, HostError, InitialTask, NewConversation,
     NoWorkspaces, ProcessLocks, run_outcome,
 };
-use engine::agent::TeamMember;
+use engine::agent::{Agents, TeamMember};
 use engine::replay::Trajectory;
 use engine::sandbox::SandboxProvider;
 use engine::secrets::Redactor;
@@ -294,14 +294,17 @@ async fn replay_is_the_same_with_any_number_of_followers() {
             continues: false,
         };
         let parts = embedded::parts(id.clone());
-        let agent = task.agent(Arc::clone(&parts.own.agent));
+        let agent = task.agent(Arc::clone(&parts.agents.own.agent));
         let new = NewConversation {
             started: ConversationStarted {
                 max_iterations: 10,
                 ..Default::default()
             },
             parts: ConversationParts {
-                own: TeamMember { agent, ..parts.own },
+                agents: Agents::from(TeamMember {
+                    agent,
+                    ..parts.agents.own
+                }),
                 is_unattended: true,
                 ..parts
             },

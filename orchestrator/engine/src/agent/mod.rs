@@ -27,7 +27,7 @@ pub use definition::{AgentDefinition, DelegateAgent, Prompt};
 pub use dummy::DummyAgent;
 pub use file::{AgentFile, AgentFileError, MAX_AGENT_FILE_BYTES};
 pub use task_list::update_task_list;
-pub use team::{Team, TeamMember};
+pub use team::{Agents, Team, TeamMember};
 
 /// Decides on the next action.
 #[async_trait]

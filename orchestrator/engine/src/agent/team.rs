@@ -25,3 +25,48 @@ pub struct TeamMember {
     /// The servers of additional tools.
     pub tool_servers: Arc<dyn ToolServers>,
 }
+
+/// All agents of a conversation.
+#[derive(Clone)]
+pub struct Agents {
+    /// The conversation's own agent.
+    pub own: TeamMember,
+    /// Agents that tasks can be delegated to.
+    pub team: Arc<Team>,
+}
+
+impl TeamMember {
+    /// Replaces the models by those of another member. The agent and its tools stay.
+    pub(crate) fn use_models_of(&mut self, other: &Self) {
+        let Self {
+            llm,
+            draft_editor,
+            condenser,
+            ..
+        } = other.clone();
+        self.llm = llm;
+        self.draft_editor = draft_editor;
+        self.condenser = condenser;
+    }
+}
+
+impl From<TeamMember> for Agents {
+    fn from(own: TeamMember) -> Self {
+        Self {
+            own,
+            team: Arc::default(),
+        }
+    }
+}
+
+impl Agents {
+    /// Replaces the models by those of other agents with the same names.
+    pub(crate) fn use_models_of(&mut self, others: &Self) {
+        self.own.use_models_of(&others.own);
+        for (name, member) in Arc::make_mut(&mut self.team) {
+            if let Some(other) = others.team.get(name) {
+                member.use_models_of(other);
+            }
+        }
+    }
+}

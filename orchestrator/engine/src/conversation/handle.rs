@@ -22,6 +22,7 @@ use super::mailbox::{SandboxDisposition, TaskRequest};
 use super::parts::EngineParts;
 use super::state::State;
 use super::task::Task;
+use crate::agent::Agents;
 use crate::events::EventLog;
 use crate::llm::Llm;
 use crate::sandbox::Sandbox;
@@ -92,7 +93,7 @@ impl Conversation {
     ) -> Result<Self, ConversationError> {
         let start = ConversationStart {
             started,
-            system: parts.own.agent.system(),
+            system: parts.agents.own.agent.system(),
             title: title.map(first_line),
             message,
         };
@@ -223,9 +224,33 @@ impl Conversation {
         &self,
         request: impl Into<CommandRequest>,
     ) -> Result<PendingCommand, ConversationError> {
+        self.submit_with(request.into(), None)
+    }
+
+    /// Sends a [`UserCommand::SetModel`] with agents that have the new model. They replace the
+    /// models of the agents so far, which stay what they are otherwise.
+    ///
+    /// # Errors
+    /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
+    pub fn submit_model(
+        &self,
+        request: CommandRequest,
+        agents: Agents,
+    ) -> Result<PendingCommand, ConversationError> {
+        self.submit_with(request, Some(Box::new(agents)))
+    }
+
+    fn submit_with(
+        &self,
+        request: CommandRequest,
+        agents: Option<Box<Agents>>,
+    ) -> Result<PendingCommand, ConversationError> {
         let (applied, event) = oneshot::channel();
-        let request = Box::new(request.into());
-        self.send(TaskRequest::Apply { request, applied })?;
+        self.send(TaskRequest::Apply {
+            request: Box::new(request),
+            agents,
+            applied,
+        })?;
         let conversation = self.id.clone();
         Ok(PendingCommand {
             conversation,

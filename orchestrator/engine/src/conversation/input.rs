@@ -157,6 +157,9 @@ pub enum Effect {
         /// do.
         event: Option<EventId>,
     },
+    /// Replace the models of all agents by those that came with the user's command, if any did. A
+    /// step in flight keeps its model.
+    ReplaceModels,
     /// Let an agent take a step on the log up to `seen`.
     Step {
         /// The agent.
@@ -230,6 +233,7 @@ impl Effect {
             | Self::FindTitle { .. } => true,
             Self::Append(_)
             | Self::ReportApplied { .. }
+            | Self::ReplaceModels
             | Self::AbandonStep { .. }
             | Self::Cancel { .. }
             | Self::EstimateCost(_)

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use protocol::{CommandRequest, EventId};
 use tokio::sync::oneshot;
 
+use crate::agent::Agents;
 use crate::llm::Llm;
 
 /// A request in the conversation's mailbox.
 pub(super) enum TaskRequest {
-    /// A command of the user. The event that it causes is sent once it is stored.
+    /// A command of the user. The event that it causes is sent once it is stored. `agents` have
+    /// the model that it chooses.
     Apply {
         request: Box<CommandRequest>,
+        agents: Option<Box<Agents>>,
         applied: oneshot::Sender<Option<EventId>>,
     },
     FindTitle {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::state::Schedule;
-use crate::agent::{Team, TeamMember};
+use crate::agent::Agents;
 use crate::events::EventStore;
 use crate::memory::Memory;
 use crate::replayed_user::ReplayedUser;
@@ -18,10 +18,8 @@ pub struct EngineParts {
     /// Right to append to the log. Dropped when the conversation's task has ended, which may be
     /// after its handles.
     pub write_lock: Arc<dyn Send + Sync>,
-    /// The conversation's own agent.
-    pub own: TeamMember,
-    /// Agents that tasks can be delegated to.
-    pub team: Arc<Team>,
+    /// Its agents.
+    pub agents: Agents,
     /// Creates the sandbox.
     pub provider: Arc<dyn SandboxProvider>,
     /// The sandbox to create.
@@ -48,7 +46,8 @@ impl EngineParts {
 
     /// Shuts down the tool servers of all agents, with their processes.
     pub async fn shut_down_tool_servers(&self) {
-        let members = std::iter::once(&self.own).chain(self.team.values());
+        let Agents { own, team } = &self.agents;
+        let members = std::iter::once(own).chain(team.values());
         futures_util::future::join_all(members.map(|member| member.tool_servers.shut_down())).await;
     }
 }

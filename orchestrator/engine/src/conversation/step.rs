@@ -11,7 +11,7 @@ use super::input::Notice;
 use super::live::LiveUpdate;
 use super::parts::EngineParts;
 use super::setup::Repository;
-use crate::agent::{AgentStep, TeamMember};
+use crate::agent::{AgentStep, Agents, TeamMember};
 use crate::clock;
 use crate::condenser::{self, CondenserOutput};
 use crate::llm::{Llm, LlmError, LlmProgress, LlmRequest, Tool};
@@ -64,7 +64,7 @@ struct WorkspaceKnowledge {
 impl StepRunner {
     pub(super) fn new(parts: EngineParts, live: broadcast::Sender<LiveUpdate>) -> Self {
         Self {
-            member: parts.own.clone(),
+            member: parts.agents.own.clone(),
             parts,
             knowledge: Arc::default(),
             live,
@@ -73,11 +73,17 @@ impl StepRunner {
 
     /// Returns the runner of another agent. `None` if the team has no agent of that name.
     pub(super) fn for_agent(&self, name: &str) -> Option<Self> {
-        let member = self.parts.team.get(name)?.clone();
+        let member = self.parts.agents.team.get(name)?.clone();
         Some(Self {
             member,
             ..self.clone()
         })
+    }
+
+    /// Replaces the models of the conversation's agents. This is the runner of its own agent.
+    pub(super) fn use_models_of(&mut self, agents: &Agents) {
+        self.parts.agents.use_models_of(agents);
+        self.member = self.parts.agents.own.clone();
     }
 
     /// Tool servers of the agent.
@@ -151,7 +157,7 @@ impl StepRunner {
         };
         if let EventBody::Action(action) = &mut step.body {
             if let Action::Delegate(delegate) = action {
-                let member = self.parts.team.get(&delegate.agent);
+                let member = self.parts.agents.team.get(&delegate.agent);
                 step.briefing = member.map(|member| member.agent.system());
             }
             if let Some(history) = &shown {

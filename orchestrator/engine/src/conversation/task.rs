@@ -32,7 +32,7 @@ use super::state::{AgentId, State};
 use super::step::{StepOutcome, StepRunner};
 use super::terminal::interrupted;
 use super::transition::transition;
-use crate::agent::ModelCall;
+use crate::agent::{Agents, ModelCall};
 use crate::clock;
 use crate::draft_editor::DraftResult;
 use crate::events::EventLog;
@@ -107,6 +107,8 @@ pub(super) struct Task {
     title_search: Option<AbortHandle>,
     /// Where the end of the command that is being applied is reported.
     applied: Option<oneshot::Sender<Option<EventId>>>,
+    /// Agents that came with that command.
+    sent_agents: Option<Box<Agents>>,
     /// Whether nothing is started any more.
     is_draining: bool,
     /// Where the end of the calls in flight is reported.
@@ -142,6 +144,7 @@ impl Task {
             title_model: None,
             title_search: None,
             applied: None,
+            sent_agents: None,
             is_draining: false,
             drained: Vec::new(),
         }
@@ -169,13 +172,13 @@ impl Task {
             tokio::select! {
                 biased;
                 request = mailbox.recv() => match request {
-                    Some(TaskRequest::Apply { request, applied }) => {
+                    Some(TaskRequest::Apply { request, agents, applied }) => {
                         if matches!(request.command, UserCommand::SendMessage(_)) {
                             self.check_sandbox().await?;
                         }
-                        self.applied = Some(applied);
+                        (self.applied, self.sent_agents) = (Some(applied), agents);
                         self.handle(InputKind::User(request)).await?;
-                        self.applied = None;
+                        (self.applied, self.sent_agents) = (None, None);
                     }
                     Some(TaskRequest::FindTitle { llm, message }) => {
                         let max_cost = title::max_cost(llm.as_ref(), &message);
@@ -403,6 +406,11 @@ impl Task {
                 if let Some(applied) = self.applied.take() {
                     // Sending fails if the caller does not wait.
                     let _ = applied.send(event);
+                }
+            }
+            Effect::ReplaceModels => {
+                if let Some(agents) = self.sent_agents.take() {
+                    self.replace_models(&agents);
                 }
             }
             Effect::Step { agent, seen } => self.start_step(agent, seen),

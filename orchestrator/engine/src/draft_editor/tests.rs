@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::*;
 use crate::agent::tools::ToolName;
-use crate::agent::{AgentDefinition, CodeActAgent, Prompt, TeamMember};
+use crate::agent::{AgentDefinition, Agents, CodeActAgent, Prompt, TeamMember};
 use crate::condenser::Noop;
 use crate::conversation::{Conversation, EngineParts, NOT_PERFORMED};
 use crate::llm::{Completion, LlmError, LlmProgress, ModelResponse};
@@ -355,20 +355,19 @@ impl World {
         EngineParts {
             store: self.store.clone(),
             write_lock: Arc::new(()),
-            own: TeamMember {
+            agents: Agents::from(TeamMember {
                 llm,
                 draft_editor,
                 agent: Arc::new(agent),
                 condenser: Arc::new(Noop),
                 tool_servers: Arc::new(NoToolServers),
-            },
+            }),
             provider: Arc::new(self.provider.clone()),
             spec: SandboxSpec::new(id()),
             analyzer: None,
             memory: None,
             is_unattended: false,
             replayed_user: None,
-            team: Arc::default(),
         }
     }
 

@@ -26,7 +26,7 @@ pub struct Overview {
     pub given_title: Option<String>,
     /// The first line of the user's first message, as long as a title. The earliest one counts.
     pub first_line: Option<String>,
-    /// The model that the conversation was started with.
+    /// The latest model that a user chose.
     pub model: Option<String>,
     /// The folder that the conversation works in. `None` if it is created and removed with the
     /// sandbox.
@@ -54,7 +54,7 @@ pub struct SearchText {
     pub title: Option<String>,
     /// The first [`MAX_EXCERPT_CHARS`] characters of the user's first message.
     pub message: Option<String>,
-    /// The model and the folder.
+    /// The model that the conversation was started with, and the folder.
     pub settings: Option<String>,
 }
 
@@ -115,6 +115,9 @@ impl OverviewChange {
             EventBody::Record(Record::ConversationStarted(started)) => self.apply_settings(started),
             EventBody::Record(Record::ConversationTitled(titled)) => {
                 self.apply_title(&titled.title);
+            }
+            EventBody::Record(Record::ModelChanged(changed)) => {
+                self.overview.model = Some(excerpt(&changed.model, MAX_SETTING_CHARS));
             }
             EventBody::Action(Action::Message(message)) if event.source == EventSource::User => {
                 self.apply_user_message(message);
@@ -299,6 +302,16 @@ mod tests {
                 && change.search.contains("fix")
                 && !change.search.contains("one")
         );
+    }
+
+    #[test]
+    fn latest_model_is_shown() {
+        let changed = json!({"record": "model_changed", "args": {"model": "Opus"}});
+        let change = OverviewChange::from_events(&log(&[started(), changed.clone()]));
+        assert_eq!(change.overview.model.as_deref(), Some("Opus"));
+        assert!(change.search.contains("sonnet"));
+        let change = OverviewChange::from_events(&log(&[changed]));
+        assert!(change.has_texts() && change.search == SearchText::default());
     }
 
     #[test]

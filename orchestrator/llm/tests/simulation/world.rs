@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use engine::agent::tools::ToolName;
-use engine::agent::{AgentDefinition, CodeActAgent, DelegateAgent, Prompt, TeamMember};
+use engine::agent::{AgentDefinition, Agents, CodeActAgent, DelegateAgent, Prompt, TeamMember};
 use engine::condenser::{Condenser, CondenserConfig};
 use engine::conversation::{Conversation, EngineParts, State, is_replacement_notice};
 use engine::llm::Llm;
@@ -60,6 +60,8 @@ pub(crate) struct Simulation {
     condenser: CondenserConfig,
     /// Whether creating a sandbox fails.
     refuses: Arc<AtomicBool>,
+    /// The sandbox of the latest process.
+    sandbox: Arc<SandboxMonitor>,
     /// Whether a process without a sandbox called a model.
     was_missing: Arc<AtomicBool>,
     confirmation: ConfirmationPolicy,
@@ -92,6 +94,7 @@ impl Simulation {
             models: ModelProvider::all(seed, max_messages),
             histories: Arc::default(),
             condenser: random_condenser(&mut chance),
+            sandbox: Arc::default(),
             was_missing: Arc::default(),
             confirmation: policies[chance.usize(..policies.len())],
             chance,
@@ -185,15 +188,36 @@ impl Simulation {
             appends_left: AtomicU32::new(appends),
             keeps_last: self.chance.bool(),
         };
+        let sandbox = Arc::new(SandboxMonitor {
+            is_connected: AtomicBool::new(false),
+            was_missing: Arc::clone(&self.was_missing),
+        });
+        self.sandbox = Arc::clone(&sandbox);
+        EngineParts {
+            store: Arc::new(store),
+            write_lock: Arc::new(()),
+            agents: self.agents(is_immortal),
+            analyzer: None,
+            memory: None,
+            is_unattended: false,
+            replayed_user: None,
+            provider: Arc::new(Provider {
+                scripted: self.provider.clone(),
+                refuses: Arc::clone(&self.refuses),
+                sandbox,
+            }),
+            spec: SandboxSpec::new(id()),
+        }
+    }
+
+    /// Returns agents with random models.
+    fn agents(&mut self, is_immortal: bool) -> Agents {
+        let sandbox = Arc::clone(&self.sandbox);
         let mut definition = AgentDefinition::code_act(Prompt::Unattended, ToolName::ALL.to_vec());
         definition.delegates = vec![DelegateAgent {
             name: HELPER.into(),
             description: "Helps.".into(),
         }];
-        let sandbox = Arc::new(SandboxMonitor {
-            is_connected: AtomicBool::new(false),
-            was_missing: Arc::clone(&self.was_missing),
-        });
         let agent = Arc::new(CodeActAgent {
             definition,
             command_timeout: 120.0,
@@ -211,21 +235,9 @@ impl Simulation {
             llm: self.model(48, is_immortal, &sandbox),
             ..own.clone()
         };
-        EngineParts {
-            store: Arc::new(store),
-            write_lock: Arc::new(()),
+        Agents {
             own,
             team: Arc::new([(HELPER.to_owned(), helper)].into()),
-            analyzer: None,
-            memory: None,
-            is_unattended: false,
-            replayed_user: None,
-            provider: Arc::new(Provider {
-                scripted: self.provider.clone(),
-                refuses: Arc::clone(&self.refuses),
-                sandbox,
-            }),
-            spec: SandboxSpec::new(id()),
         }
     }
 
@@ -242,7 +254,7 @@ impl Simulation {
     }
 
     async fn apply_random(&mut self, conversation: Conversation) -> Conversation {
-        let occurrence = self.chance.u32(..17);
+        let occurrence = self.chance.u32(..18);
         self.log_occurrence(occurrence, &conversation);
         let command = match occurrence {
             0 | 1 => {
@@ -270,6 +282,10 @@ impl Simulation {
             }
             14 => {
                 self.send_again(&conversation).await;
+                None
+            }
+            15 => {
+                self.change_models(&conversation);
                 None
             }
             _ => None,
@@ -324,6 +340,20 @@ impl Simulation {
             None
         };
         self.commands.push((request, applied));
+    }
+
+    /// Chooses other models, while calls of the models so far may be in flight.
+    fn change_models(&mut self, conversation: &Conversation) {
+        let number = self.commands.len();
+        let request = CommandRequest {
+            id: Some(format!("command-{number}").parse().unwrap()),
+            command: UserCommand::SetModel {
+                model: format!("model-{number}"),
+            },
+        };
+        let agents = self.agents(false);
+        drop(conversation.submit_model(request.clone(), agents));
+        self.commands.push((request, None));
     }
 
     /// Sends an earlier command again, whether the reply was lost or not.

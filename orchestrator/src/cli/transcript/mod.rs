@@ -206,6 +206,7 @@ fn record_text(record: &Record) -> String {
             limit: Limit::Budget,
             to,
         }) => format!("[budget: ${to:.4}]\n"),
+        Record::ModelChanged(changed) => format!("[model: {}]\n", changed.model),
         // A retried call is reported live.
         Record::ConversationStarted(_)
         | Record::SandboxReleased(_)

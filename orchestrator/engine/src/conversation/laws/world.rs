@@ -27,6 +27,9 @@ use crate::view::View;
 /// Initial budget of a conversation, in US dollars.
 const BUDGET: f64 = 2.5;
 
+/// The model that a conversation starts with.
+const MODEL: &str = "scripted";
+
 /// Maximum number of cost estimates in a row. More than the pairs of nine agents.
 const MAX_ESTIMATES: usize = 100;
 
@@ -47,6 +50,7 @@ pub(in crate::conversation) enum Occurrence {
     TitleRequested,
     TitleFound,
     UserTitle,
+    UserModel(&'static str),
     Reject(&'static str),
     CallRetried,
     StepDeferred,
@@ -76,6 +80,8 @@ pub(in crate::conversation) struct World {
     pub(super) executing: BTreeMap<EventId, bool>,
     /// Actions in flight that were cancelled.
     pub(super) cancelled: BTreeSet<EventId>,
+    /// The model that answers.
+    model: String,
     pub(super) is_finding_title: bool,
     /// Calls whose maximum cost is to be reported.
     pub(super) cost_requests: Vec<ModelCallId>,
@@ -106,11 +112,14 @@ impl World {
         setup: Option<WorkspaceSetup>,
         confirmation: ConfirmationPolicy,
     ) -> Self {
-        let mut world = Self::default();
+        let mut world = Self {
+            model: MODEL.to_owned(),
+            ..Self::default()
+        };
         world.apply_input(InputKind::Start(Box::new(ConversationStart {
             started: ConversationStarted {
                 agent: "CodeActAgent".into(),
-                model: "scripted".into(),
+                model: MODEL.to_owned(),
                 max_iterations: 6,
                 max_budget: Some(BUDGET),
                 confirmation,
@@ -127,8 +136,10 @@ impl World {
 
     /// A world without work in flight, whose log was forked from that of another world.
     pub(super) fn with_log(log: Vec<Event>) -> Self {
+        let state = State::fold(&log);
         Self {
-            state: State::fold(&log),
+            model: recorded_model(&state),
+            state,
             log,
             ..Self::default()
         }
@@ -177,6 +188,11 @@ impl World {
                 max_cost: self.max_cost(call),
             });
         }
+        assert_eq!(
+            self.model,
+            recorded_model(&self.state),
+            "the model of the log answers"
+        );
         self.check();
     }
 
@@ -191,6 +207,7 @@ impl World {
             Effect::ReportApplied { event } => {
                 assert_eq!(self.applied.replace(event), None, "it is reported once");
             }
+            Effect::ReplaceModels => self.model = recorded_model(&self.state),
             Effect::Step { agent, seen } => {
                 assert_eq!(seen, self.state.next_id);
                 assert_eq!(
@@ -372,6 +389,9 @@ impl World {
                     });
                 }
             }
+            Occurrence::UserModel(model) => self.command(UserCommand::SetModel {
+                model: (*model).to_owned(),
+            }),
             Occurrence::UserTitle => self.command(UserCommand::SetTitle {
                 title: "mine".into(),
             }),
@@ -606,6 +626,11 @@ impl World {
         }
         panic!("no way out of {:?}", self.state);
     }
+}
+
+fn recorded_model(state: &State) -> String {
+    let started = state.started.as_ref();
+    started.map_or_else(String::new, |started| started.model.clone())
 }
 
 fn ran(exit_code: i64) -> Observation {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use protocol::action::MessageAction;
 use protocol::metrics::Metrics;
 use protocol::observation::AgentStateChangedObservation;
-use protocol::record::{ApprovalGranted, ConversationStarted, Limit, SandboxLeased};
+use protocol::record::{ApprovalGranted, ConversationStarted, Limit, ModelSource, SandboxLeased};
 use protocol::risk::ConfirmationPolicy;
 use protocol::sandbox_api::{ActionRequest, SandboxAction};
 use protocol::{
@@ -409,6 +409,12 @@ impl State {
                 }
             }
             Record::ConfirmationChanged(changed) => self.confirmation = changed.policy,
+            Record::ModelChanged(changed) => {
+                if let Some(started) = &mut self.started {
+                    started.model.clone_from(&changed.model);
+                    started.model_source = Some(ModelSource::Conversation);
+                }
+            }
             Record::ApprovalGranted(approval) => self.approvals.push(approval.clone()),
             Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
             // The agent's state has the edit, and feedback is for people.

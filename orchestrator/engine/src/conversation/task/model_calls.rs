@@ -10,6 +10,7 @@ use tracing::Instrument as _;
 
 use super::sandbox::Performer;
 use super::{StepRetry, Task, WorkResult};
+use crate::agent::Agents;
 use crate::conversation::live::LiveUpdate;
 use crate::conversation::state::{AgentId, ModelCallId, State};
 use crate::conversation::step::{StepRunner, StepWorkspace};
@@ -117,6 +118,13 @@ impl Task {
             }
             // Known since the title was requested.
             ModelCallId::Title => f64::INFINITY,
+        }
+    }
+
+    pub(super) fn replace_models(&mut self, agents: &Agents) {
+        self.step_runner.use_models_of(agents);
+        for (agent, worker) in &mut self.workers {
+            worker.step_runner = step_runner(&self.state, &self.step_runner, *agent);
         }
     }
 

@@ -4,12 +4,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use protocol::action::{FinishAction, MessageAction, SystemAction};
 use protocol::observation::{CommandMetadata, RunObservation};
-use protocol::record::{ConversationStarted, WorkspaceSetup};
+use protocol::record::{ConversationStarted, ModelSource, WorkspaceSetup};
 use protocol::sandbox_api::SandboxAction;
-use protocol::{Action, AgentState, ConversationId, Event, EventBody, Observation, UserCommand};
+use protocol::{
+    Action, AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, Observation,
+    UserCommand,
+};
 use tokio::time::Instant;
 
-use crate::agent::{Agent, AgentStep, TeamMember};
+use crate::agent::{Agent, AgentStep, Agents, TeamMember};
 use crate::clock;
 use crate::condenser::Noop;
 use crate::conversation::{
@@ -66,6 +69,34 @@ impl Agent for FinishingAgent {
     }
 }
 
+/// An agent that sends the name of its model.
+struct NamingAgent;
+
+#[async_trait]
+impl Agent for NamingAgent {
+    fn name(&self) -> &str {
+        "naming"
+    }
+
+    fn system(&self) -> SystemAction {
+        UnusedAgent.system()
+    }
+
+    async fn step(
+        &self,
+        _: &View,
+        llm: &dyn Llm,
+        _: &(dyn Fn(LlmProgress) + Send + Sync),
+    ) -> Result<AgentStep, LlmError> {
+        let name = MessageAction {
+            content: llm.model().to_owned(),
+            wait_for_response: true,
+            ..MessageAction::default()
+        };
+        Ok(AgentStep::new(Action::from(name)))
+    }
+}
+
 fn hanging(max_cost: f64) -> Arc<dyn Llm> {
     Arc::new(HangingLlm {
         max_cost,
@@ -91,20 +122,23 @@ fn parts(provider: &ScriptedProvider, agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) 
     EngineParts {
         store: Arc::new(MemoryStore::default()),
         write_lock: Arc::new(()),
-        own: TeamMember {
-            draft_editor: Arc::clone(&llm),
-            llm,
-            agent,
-            condenser: Arc::new(Noop),
-            tool_servers: Arc::new(crate::tool_servers::NoToolServers),
-        },
+        agents: Agents::from(member(agent, llm)),
         provider: Arc::new(provider.clone()),
         spec: SandboxSpec::new(id()),
         analyzer: None,
         memory: None,
         is_unattended: false,
         replayed_user: None,
-        team: Arc::default(),
+    }
+}
+
+fn member(agent: Arc<dyn Agent>, llm: Arc<dyn Llm>) -> TeamMember {
+    TeamMember {
+        draft_editor: Arc::clone(&llm),
+        llm,
+        agent,
+        condenser: Arc::new(Noop),
+        tool_servers: Arc::new(crate::tool_servers::NoToolServers),
     }
 }
 
@@ -133,6 +167,51 @@ async fn step_does_not_wait_for_a_title() {
         .close(crate::conversation::SandboxDisposition::Remove)
         .await
         .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn chosen_model_answers_from_the_next_step_on() {
+    let provider = ScriptedProvider::new(|request| panic!("{request:?}"));
+    let parts = parts(&provider, Arc::new(NamingAgent), Arc::new(UnusedLlm));
+    let started = ConversationStarted {
+        max_iterations: 9,
+        ..started()
+    };
+    let conversation = Conversation::start(parts, id(), started).await.unwrap();
+    let answer = async |message: &str| {
+        conversation
+            .apply(UserCommand::message(message))
+            .await
+            .unwrap();
+        let waits = |state: &State| state.agent_state == AgentState::AwaitingUserInput;
+        conversation.wait_for(waits).await;
+        let log = conversation.log().cursor(EventId::FIRST).next().await;
+        let log = log.unwrap();
+        let messages = log.iter().filter_map(|event| match &event.body {
+            EventBody::Action(Action::Message(message)) => Some(message.content.clone()),
+            _ => None,
+        });
+        messages.last()
+    };
+    assert_eq!(answer("who?").await.as_deref(), Some("unused"));
+    let change = CommandRequest {
+        id: Some("change".parse().unwrap()),
+        command: UserCommand::SetModel {
+            model: "hanging".to_owned(),
+        },
+    };
+    let mut changes = Vec::new();
+    for llm in [hanging(0.0), Arc::new(UnusedLlm)] {
+        let agents = Agents::from(member(Arc::new(UnusedAgent), llm));
+        let change = conversation.submit_model(change.clone(), agents).unwrap();
+        changes.push(change.await.unwrap());
+    }
+    assert!(changes[0].is_some() && changes[0] == changes[1], "once");
+    assert_eq!(answer("and now?").await.as_deref(), Some("hanging"));
+    let state = conversation.state();
+    let started = state.started.as_ref().unwrap();
+    assert_eq!(started.model, "hanging");
+    assert_eq!(started.model_source, Some(ModelSource::Conversation));
 }
 
 #[tokio::test(start_paused = true)]

@@ -43,6 +43,7 @@ pub fn transition(state: State, input: Input) -> (State, Vec<Effect>) {
     if transition.state.started.is_some() || matches!(input.kind, InputKind::Start(_)) {
         transition.apply_input(input.kind);
         transition.settle();
+        effects.extend(transition.replaces_models.then_some(Effect::ReplaceModels));
         effects.extend(transition.applied.take());
         effects.extend(transition.reconcile());
     }
@@ -57,6 +58,8 @@ struct Transition {
     state: State,
     at: Timestamp,
     events: Vec<Event>,
+    /// Whether the user has chosen another model.
+    replaces_models: bool,
     /// Report about the user's command.
     applied: Option<Effect>,
     /// Effects that abandon work.
@@ -73,6 +76,7 @@ impl Transition {
             state,
             at,
             events: Vec::new(),
+            replaces_models: false,
             applied: None,
             abandoned: Vec::new(),
             cancelled: Vec::new(),

@@ -2,7 +2,7 @@
 
 use protocol::action::MessageAction;
 use protocol::command::LoopRecovery;
-use protocol::record::{ApprovalScope, ConfirmationChanged, Limit, LimitExtended};
+use protocol::record::{ApprovalScope, ConfirmationChanged, Limit, LimitExtended, ModelChanged};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{
     Action, AgentState, CommandRequest, Event, EventId, EventSource, Record, UserCommand,
@@ -61,6 +61,7 @@ impl Transition {
             } => self.confirm(action, and_similar),
             UserCommand::Reject { action, reason } => self.reject(action, &reason),
             UserCommand::SetConfirmation { policy } => self.set_confirmation(policy),
+            UserCommand::SetModel { model } => self.set_model(model),
             UserCommand::SetTitle { title } => self.set_title(first_line(&title), None),
             UserCommand::GiveFeedback(feedback) => {
                 self.append(None, EventSource::User, Record::from(feedback));
@@ -205,6 +206,18 @@ impl Transition {
                 EventSource::User,
                 Record::from(ConfirmationChanged { policy }),
             );
+        }
+    }
+
+    fn set_model(&mut self, model: String) {
+        let started = self.state.started.as_ref();
+        if started.is_some_and(|started| started.model != model) {
+            self.append(
+                None,
+                EventSource::User,
+                Record::from(ModelChanged { model }),
+            );
+            self.replaces_models = true;
         }
     }
 
