@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::State;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
@@ -61,23 +62,27 @@ impl ModelReply {
 pub struct ModelServer {
     /// For `LLM_BASE_URL`.
     pub base_url: String,
-    calls: watch::Receiver<usize>,
+    calls: watch::Receiver<Vec<String>>,
 }
 
 struct ServerState {
     replies: Mutex<VecDeque<ModelReply>>,
-    calls: watch::Sender<usize>,
+    /// The model of each call.
+    calls: watch::Sender<Vec<String>>,
 }
 
 impl ModelServer {
     /// Starts a server that sends these replies, then status 500 for every further call.
     pub async fn start(replies: impl IntoIterator<Item = ModelReply>) -> Self {
-        let (count, calls) = watch::channel(0);
+        let (count, calls) = watch::channel(Vec::new());
         let state = ServerState {
             replies: Mutex::new(replies.into_iter().collect()),
             calls: count,
         };
-        let router = Router::new().fallback(reply).with_state(Arc::new(state));
+        let router = Router::new()
+            .fallback(reply)
+            .layer(DefaultBodyLimit::disable())
+            .with_state(Arc::new(state));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base_url = format!("http://{}/v1", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, router).await });
@@ -86,7 +91,12 @@ impl ModelServer {
 
     /// Returns the number of received calls.
     pub fn call_count(&self) -> usize {
-        *self.calls.borrow()
+        self.calls.borrow().len()
+    }
+
+    /// Returns the model of each call.
+    pub fn called_models(&self) -> Vec<String> {
+        self.calls.borrow().clone()
     }
 
     /// Waits until the server received this number of calls.
@@ -94,14 +104,16 @@ impl ModelServer {
         let mut calls = self.calls.clone();
         let waited = tokio::time::timeout(
             super::glovebox::TEST_TIMEOUT,
-            calls.wait_for(|calls| *calls >= times),
+            calls.wait_for(|calls| calls.len() >= times),
         );
         waited.await.expect("the model is called").unwrap();
     }
 }
 
-async fn reply(State(state): State<Arc<ServerState>>) -> Response {
-    state.calls.send_modify(|calls| *calls += 1);
+async fn reply(State(state): State<Arc<ServerState>>, body: Bytes) -> Response {
+    let request: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let model = request["model"].as_str().unwrap_or_default().to_owned();
+    state.calls.send_modify(|calls| calls.push(model));
     let reply = state.replies.lock().unwrap().pop_front();
     let mut reply =
         reply.unwrap_or_else(|| ModelReply::error(500, "script_ended", "no more replies"));

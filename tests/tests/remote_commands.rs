@@ -306,7 +306,7 @@ async fn mistakes_are_explained() {
         ),
         (
             &["run", "-l", "gpt", "Work."],
-            "--model is chosen by the server",
+            "there is no key for the model gpt",
         ),
         (
             &["run", "-c", "./agent.md", "Work."],

@@ -9,7 +9,7 @@ use tests::glovebox::{Home, bash, finish};
 use tests::host_server::HostServer;
 use tests::model_server::{ModelReply, ModelServer};
 use tests::service_contract::remote::client_of;
-use tests::service_contract::{greeting, message, next, wait_for};
+use tests::service_contract::{greeting, kind, message, next, wait_for};
 use tests::tcp_proxy::TcpProxy;
 
 mod in_process {
@@ -254,4 +254,53 @@ async fn answer_is_streamed_without_secrets() {
         }
     }
     assert_eq!(streamed, "The password is <secret_hidden>, thanks.");
+}
+
+/// The provider's server has both models of the operator's key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chosen_model_answers_also_after_a_restart() {
+    let home = Home::new();
+    let model = ModelServer::start(["one", "two", "three"].map(ModelReply::says)).await;
+    let start = || {
+        let mut command =
+            home.glovebox(&["serve", "--listen", "127.0.0.1:0", "-l", "openai/small"]);
+        command.args(["--runtime", "local"]).envs([
+            ("LLM_BASE_URL", model.base_url.as_str()),
+            ("LLM_API_KEY", "key"),
+        ]);
+        HostServer::from_command(&home, &mut command)
+    };
+    let set_model = |model: &str| UserCommand::SetModel {
+        model: model.to_owned(),
+    };
+    let server = start();
+    let client = client_of(server.port(), &server.key);
+    let request = CreateConversation {
+        title: Some("Models".to_owned()),
+        ..greeting()
+    };
+    let id = client.create(request).await.unwrap();
+    let mut updates = client.follow(&id, None).await.unwrap();
+    wait_for(&mut updates, AgentState::AwaitingUserInput).await;
+    let script = client.apply(&id, set_model("scripted:/etc/passwd").into());
+    assert_eq!(kind(script.await), ServiceErrorKind::Invalid);
+    let keyless = client.apply(&id, set_model("anthropic/claude").into());
+    assert_eq!(kind(keyless.await), ServiceErrorKind::Invalid);
+    let changed = client.apply(&id, set_model("openai/large").into());
+    assert!(changed.await.unwrap().is_some());
+    client.apply(&id, message("a", "Go on.")).await.unwrap();
+    model.called(2).await;
+    server.terminate();
+    let server = start();
+    let client = client_of(server.port(), &server.key);
+    // Of a conversation that does not run.
+    let keyless = client.apply(&id, set_model("anthropic/claude").into());
+    assert_eq!(kind(keyless.await), ServiceErrorKind::Invalid);
+    client.apply(&id, message("b", "Go on.")).await.unwrap();
+    model.called(3).await;
+    assert_eq!(model.called_models(), ["small", "large", "large"]);
+    let changed = client.apply(&id, set_model("openai/small").into());
+    assert!(changed.await.unwrap().is_some());
+    let item = client.get(&id).await.unwrap();
+    assert_eq!(item.model.as_deref(), Some("openai/small"));
 }

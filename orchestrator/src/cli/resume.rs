@@ -29,7 +29,7 @@ use crate::workspace;
 #[command(after_help = "\
 Attaches to an action that was running when the earlier process died, and never runs it again.
 After a limit, the agent gets the same number of steps again, or -i N, and the same budget again, or -b DOLLARS.
---model applies to this call of the command, --runtime also to later ones.
+--model and --runtime also apply to later calls of the command.
 Example: glovebox resume --last --runtime local -t 'Run the tests again'")]
 pub(super) struct ResumeArguments {
     #[command(flatten)]
@@ -156,8 +156,11 @@ pub(super) async fn run_on_server(
         (Some(UserCommand::Resume { .. }) | None, Some(limits)) => [None, Some(limits)],
         resume_and_limits => resume_and_limits.into(),
     };
-    let commands: Vec<_> = resume
+    let model = options.model.clone();
+    let model = model.map(|model| UserCommand::SetModel { model });
+    let commands: Vec<_> = [model]
         .into_iter()
+        .chain(resume)
         .chain([decision, message])
         .flatten()
         .collect();
@@ -238,7 +241,7 @@ async fn resume_in(
         None => confirm.then(|| UserCommand::confirm(None)),
     };
     let message = task.map(UserCommand::message);
-    let commands: Vec<_> = [Some(resume), decision, message]
+    let mut commands: Vec<_> = [Some(resume), decision, message]
         .into_iter()
         .flatten()
         .collect();
@@ -259,8 +262,10 @@ async fn resume_in(
         return Err(UsageError(text).into());
     }
     compose::restore_settings(&mut config, &started, &overrides)?;
-    if let Some(model) = &overrides.model {
-        started.model.clone_from(model);
+    if overrides.model.is_some() {
+        started.model = compose::stored_model_name(&config.llm);
+        let model = started.model.clone();
+        commands.insert(0, UserCommand::SetModel { model });
     }
     compose::choose_runtime(&mut config, state_dir).await?;
     let changed = RuntimeChange::new(&id, &mut started, config.runtime)?;

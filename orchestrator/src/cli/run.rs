@@ -95,6 +95,7 @@ pub(super) async fn run_on_server(
     };
     let request = CreateConversation {
         agent: arguments.agent,
+        model: arguments.options.model,
         message: Some(MessageAction {
             content,
             image_urls,

@@ -68,7 +68,6 @@ impl RunOptions {
     /// Returns an option that was given and that only works for conversations of this machine.
     pub(super) fn given_for_this_machine(&self) -> Option<&'static str> {
         let options = [
-            ("--model", self.model.is_some()),
             ("--max-iterations", self.max_iterations.is_some()),
             ("--max-budget-per-task", self.max_budget.is_some()),
             ("--secret", !self.secrets.is_empty()),

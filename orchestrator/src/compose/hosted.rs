@@ -14,7 +14,7 @@ use engine::agent::Agent;
 use engine::conversation::SandboxDisposition;
 use engine::sandbox::SandboxProvider;
 use protocol::client_api::git::GitProvider;
-use protocol::record::ConversationStarted;
+use protocol::record::{ConversationStarted, ModelSource};
 use protocol::{ConversationId, UserId};
 use secrecy::SecretString;
 
@@ -107,10 +107,14 @@ impl ConfiguredFactory {
         let setup = workspace::setup(&config.workspace, &folder)?;
         let model = stored_model_name(&config.llm);
         let trigger = Some(request.trigger);
+        let model_source = match request.model {
+            Some(_) => ModelSource::Conversation,
+            None => self.configs.model_source(&config),
+        };
         let started = ConversationStarted {
             git_provider,
             trigger,
-            model_source: Some(self.configs.model_source(&config)),
+            model_source: Some(model_source),
             ..started(&config, &folder, setup, model)?
         };
         let agent = task.agent(agent(&config)?);
@@ -217,9 +221,12 @@ impl ConversationFactory for ConfiguredFactory {
     ) -> Result<NewConversation, HostError> {
         let owner = request.owner.as_ref();
         let profile = self.profile(owner).await?;
-        let config = self
-            .configs
-            .for_new(owner, &profile, request.agent.as_deref())?;
+        let config = self.configs.for_new(
+            owner,
+            &profile,
+            request.agent.as_deref(),
+            request.model.as_deref(),
+        )?;
         self.new_conversation(config, &profile.git_tokens, claim, request)
             .await
             .map_err(host_error)
@@ -253,9 +260,15 @@ impl ConversationFactory for ConfiguredFactory {
     ) -> Result<ComposedAgents, HostError> {
         let owner = started.owner.as_ref();
         let profile = self.profile(owner).await?;
-        let config = self
-            .configs
-            .with_model(owner, &profile, &started.agent, &started.model)?;
+        let (agent, model) = (&started.agent, &started.model);
+        let config = match started.model_source {
+            Some(ModelSource::Conversation) => {
+                self.configs.with_model(owner, &profile, agent, model)?
+            }
+            source => self
+                .configs
+                .for_stored(owner, &profile, agent, (model, source))?,
+        };
         self.agents(&config, steps as usize)
             .await
             .map_err(host_error)

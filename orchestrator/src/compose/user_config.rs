@@ -109,13 +109,14 @@ impl UserConfigs {
             .collect()
     }
 
-    /// The configuration of a new conversation, with an agent or else that of the user's settings.
-    /// Without an owner it is the operator's own.
+    /// The configuration of a new conversation, with an agent and a model or else those of the
+    /// user's settings. Without an owner it is the operator's own.
     pub(super) fn for_new(
         &self,
         owner: Option<&UserId>,
         profile: &UserProfile,
         agent: Option<&str>,
+        model: Option<&str>,
     ) -> Result<Config, HostError> {
         let chosen_agent = profile
             .settings
@@ -124,7 +125,10 @@ impl UserConfigs {
         let agent = agent
             .or(chosen_agent)
             .unwrap_or(&self.operators.agent.stored_name);
-        self.compose(owner, profile, agent, None)
+        match model {
+            Some(model) => self.with_model(owner, profile, agent, model),
+            None => self.compose(owner, profile, agent, None),
+        }
     }
 
     /// The configuration of a stored conversation, which keeps its agent. The model that was chosen
@@ -153,7 +157,8 @@ impl UserConfigs {
         self.compose(owner, profile, agent, is_kept.then_some(model))
     }
 
-    /// The configuration of a conversation with the model that its user chooses for it.
+    /// The configuration of a conversation with the model that its user chooses for it, which is
+    /// not replaced.
     pub(super) fn with_model(
         &self,
         owner: Option<&UserId>,

@@ -27,6 +27,9 @@ pub struct CreateConversation {
     /// The agent. `None` for that of the user's settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
+    /// The model. `None` for that of the user's settings, else of the server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The first message. `None` if the agent waits for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<MessageAction>,

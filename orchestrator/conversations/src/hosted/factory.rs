@@ -14,7 +14,7 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{ConversationId, UserId};
 
 use crate::claim::Claim;
-use crate::client_limits::{check_sent, check_text, check_title};
+use crate::client_limits::{check_name, check_sent, check_text, check_title};
 use crate::error::InvalidRequest;
 use crate::host::HostError;
 use crate::parts::{ComposedAgents, ConversationParts};
@@ -47,11 +47,11 @@ pub trait ConversationFactory: Send + Sync {
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError>;
 
-    /// Composes the agents of a conversation anew, with the model that `started` names and its user
-    /// has chosen for it. They have taken `steps` steps.
+    /// Composes the agents of a conversation anew, with another agent or model in `started`, which
+    /// its user has chosen. They have taken `steps` steps.
     ///
     /// # Errors
-    /// [`HostError::Refused`] if the user cannot use the model, [`HostError::NoModelKey`] if its key
+    /// [`HostError::Refused`] if the user cannot use the agent or the model, [`HostError::NoModelKey`] if its key
     /// is missing.
     async fn compose_agents(
         &self,
@@ -91,6 +91,8 @@ pub struct ConversationRequest {
     pub owner: Option<UserId>,
     /// The agent. `None` for that of the owner's settings.
     pub agent: Option<String>,
+    /// The model. `None` for that of the owner's settings, else of the server.
+    pub model: Option<String>,
     /// The first message. If there is none, the agent waits for it.
     pub message: Option<MessageAction>,
     /// Instructions for the agent that precede the message.
@@ -114,6 +116,9 @@ impl ConversationRequest {
     /// Checks what clients send, and removes from the message what only agents have.
     pub(super) fn check(&mut self) -> Result<(), InvalidRequest> {
         check_new_id(self.id.as_ref())?;
+        if let Some(model) = &self.model {
+            check_name("model", model)?;
+        }
         if let Some(message) = &mut self.message {
             check_sent(message)?;
         }
@@ -129,6 +134,7 @@ impl ConversationRequest {
         let CreateConversation {
             id,
             agent,
+            model,
             message,
             instructions,
             repository,
@@ -140,6 +146,7 @@ impl ConversationRequest {
             id,
             owner,
             agent,
+            model,
             message,
             instructions,
             repository,

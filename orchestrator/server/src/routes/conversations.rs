@@ -176,6 +176,7 @@ fn to_request(
         id: None,
         owner,
         agent: None,
+        model: None,
         message,
         instructions: request.conversation_instructions,
         repository: request.repository.filter(|name| !name.is_empty()),

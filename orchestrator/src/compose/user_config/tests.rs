@@ -44,7 +44,7 @@ fn profile(settings: UserSettings) -> UserProfile {
 
 fn compose(file: &str, settings: UserSettings) -> Config {
     configs(file)
-        .for_new(None, &profile(settings), None)
+        .for_new(None, &profile(settings), None, None)
         .unwrap()
 }
 
@@ -129,11 +129,12 @@ fn agent_is_one_of_those_that_can_be_used() {
     );
     assert!(
         configs("")
-            .for_new(None, &profile(agent("Missing")), None)
+            .for_new(None, &profile(agent("Missing")), None, None)
             .is_err()
     );
     // The agent of a request precedes that of the settings.
-    let of_request = |name| configs("").for_new(None, &profile(agent("CodeActAgent")), Some(name));
+    let of_request =
+        |name| configs("").for_new(None, &profile(agent("CodeActAgent")), Some(name), None);
     assert_eq!(
         of_request("ReadOnlyAgent").unwrap().agent.stored_name,
         "ReadOnlyAgent"
@@ -186,6 +187,7 @@ fn token_is_for_its_host_and_a_secret_of_commands() {
                     git_tokens,
                     ..UserProfile::default()
                 },
+                None,
                 None,
             )
             .unwrap();
@@ -280,6 +282,31 @@ fn stored_model_of_the_configuration_follows_it() {
 }
 
 #[test]
+fn model_of_a_conversation_replaces_the_users() {
+    let own = UserSettings {
+        llm_model: Some("openai/own".to_owned()),
+        llm_api_key: Some("key-user".into()),
+        ..UserSettings::default()
+    };
+    let resumed = |model, source| {
+        configs("")
+            .for_stored(None, &profile(own.clone()), "CodeActAgent", (model, source))
+            .map(|config| config.llm.model.unwrap())
+    };
+    let (conversation, user) = (Some(ModelSource::Conversation), Some(ModelSource::User));
+    assert_eq!(resumed("openai/b", conversation).unwrap(), "openai/b");
+    assert_eq!(resumed("openai/b", user).unwrap(), "openai/own");
+    // A script of the command line.
+    let script = "scripted:/a.json";
+    assert_eq!(resumed(script, conversation).unwrap(), "openai/own");
+    for refused in [script, "anthropic/c"] {
+        let none = UserProfile::default();
+        let chosen = configs("").for_new(None, &none, None, Some(refused));
+        assert!(chosen.is_err(), "{refused}");
+    }
+}
+
+#[test]
 fn source_of_a_model_is_recorded() {
     let source = |model: Option<&str>| {
         let settings = UserSettings {
@@ -308,7 +335,7 @@ fn reaching(shared: &str, owner: Option<&UserId>) -> Vec<String> {
     let environment = |name: &str| (name == "GITHUB_TOKEN").then_some("canary-token");
     let configs = configs_with(&PRIVATE.replace("SHARED", shared), environment);
     let config = configs
-        .for_new(owner, &UserProfile::default(), None)
+        .for_new(owner, &UserProfile::default(), None, None)
         .unwrap();
     let url = "https://git.example/a/b".to_owned();
     let repository = protocol::record::WorkspaceSetup::Repository { url, branch: None };
@@ -371,7 +398,7 @@ fn microagents_of_the_operator_reach_users_if_they_are_shared() {
         );
         let configs = configs_with(&file, |_| None);
         let config = configs
-            .for_new(owner, &UserProfile::default(), None)
+            .for_new(owner, &UserProfile::default(), None, None)
             .unwrap();
         for config in config.agents() {
             let memory = format!("{:?}", crate::compose::memory(config));

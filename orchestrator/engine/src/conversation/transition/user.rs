@@ -2,7 +2,9 @@
 
 use protocol::action::MessageAction;
 use protocol::command::LoopRecovery;
-use protocol::record::{ApprovalScope, ConfirmationChanged, Limit, LimitExtended, ModelChanged};
+use protocol::record::{
+    AgentChanged, ApprovalScope, ConfirmationChanged, Limit, LimitExtended, ModelChanged,
+};
 use protocol::risk::ConfirmationPolicy;
 use protocol::{
     Action, AgentState, CommandRequest, Event, EventId, EventSource, Record, UserCommand,
@@ -62,6 +64,7 @@ impl Transition {
             UserCommand::Reject { action, reason } => self.reject(action, &reason),
             UserCommand::SetConfirmation { policy } => self.set_confirmation(policy),
             UserCommand::SetModel { model } => self.set_model(model),
+            UserCommand::SetAgent { agent } => self.set_agent(agent),
             UserCommand::SetTitle { title } => self.set_title(first_line(&title), None),
             UserCommand::GiveFeedback(feedback) => {
                 self.append(None, EventSource::User, Record::from(feedback));
@@ -218,6 +221,19 @@ impl Transition {
                 Record::from(ModelChanged { model }),
             );
             self.replaces_models = true;
+        }
+    }
+
+    /// Records another agent, which is composed when the log is recovered.
+    fn set_agent(&mut self, agent: String) {
+        let is_idle = !self.state.is_working() && !self.state.has_pending_actions();
+        let started = self.state.started.as_ref();
+        if is_idle && started.is_some_and(|started| started.agent != agent) {
+            self.append(
+                None,
+                EventSource::User,
+                Record::from(AgentChanged { agent }),
+            );
         }
     }
 
