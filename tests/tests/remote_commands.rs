@@ -360,7 +360,7 @@ async fn mistakes_are_explained() {
             .stderr
             .contains("glovebox login")
     );
-    // A variable without a value is like none, and an option counts more than the variable.
+    // An empty variable counts as unset, and an option counts more than the variable.
     let mut local = remote.user.glovebox(&["conversations", "ls", "--json"]);
     let local = local.env("GLOVEBOX_SERVER", "").output().unwrap();
     assert_eq!(CompletedRun::from_output(&local).expect(0).stdout, "[]\n");

@@ -135,17 +135,17 @@ async fn only_requests_with_ids_are_repeated() {
     let mut updates = client.follow(&id, None).await.unwrap();
     let (_, asked) = wait_for(&mut updates, AgentState::AwaitingUserConfirmation).await;
     // The reply to the first request of this client is lost.
-    let unlucky = || {
+    let cut_off = || {
         proxy.limit_replies([20].into_iter());
         client_of(proxy.port(), &server.key)
     };
-    let forked = unlucky().fork(&id, ForkConversation::default()).await;
+    let forked = cut_off().fork(&id, ForkConversation::default()).await;
     assert!(forked.is_ok(), "it has an id, and is sent again");
     let all = client.list(ListConversations::default()).await.unwrap();
     assert_eq!(all.conversations.len(), 2);
     // Longer than a decision without a name must be after the question.
     tokio::time::sleep(MIN_QUESTION_AGE).await;
-    let decided = unlucky()
+    let decided = cut_off()
         .apply(&id, UserCommand::confirm(None).into())
         .await
         .unwrap_err();
@@ -163,7 +163,7 @@ async fn only_requests_with_ids_are_repeated() {
 }
 
 #[tokio::test]
-async fn server_that_was_never_reached_is_reported_at_once() {
+async fn server_that_was_never_reached_is_reported_without_retries() {
     // Bound, but not listening.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();

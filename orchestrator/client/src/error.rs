@@ -15,7 +15,7 @@ pub enum AddressError {
     Url(String),
     /// The address has a user, a password or a query.
     #[error(
-        "the address of a server has no user, no password and no query: the key is given apart"
+        "the address of a server has no user, no password and no query: the key is passed separately"
     )]
     Credentials,
     /// The key has characters that a header cannot have.

@@ -1,5 +1,5 @@
-//! The JSON of events for streams and sockets. Those of one conversation send the same events, and
-//! share their JSON.
+//! The JSON of events for streams and sockets. The streams of one conversation send the same
+//! events, and share their JSON.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -187,7 +187,7 @@ impl HostedConversations {
             }
             let find_provider = |runtime: &str, host: Option<&str>| this.factory.provider(runtime, host);
             match this.conversations.remove_stored_sandbox(&id, &find_provider).await {
-                // The conversation is stopped all the same, and the next sweep tries again.
+                // The conversation is stopped anyway, and the next sweep tries again.
                 Err(error @ (ConversationsError::RemoveSandbox(_) | ConversationsError::Host(_))) => {
                     tracing::warn!(conversation = %id, error = &error as &dyn std::error::Error, "cannot remove a sandbox");
                     Ok(())
