@@ -5,12 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
-    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
-};
+use engine::sandbox::decorator::{ConnectResult, ProviderDecorator};
+use engine::sandbox::{Sandbox, SandboxError, SandboxProvider};
 use protocol::SandboxId;
-use protocol::record::SandboxLeased;
 use tokio::time::timeout;
 
 use crate::folder::BrowserFolder;
@@ -62,56 +59,20 @@ impl BrowsingProvider {
     pub fn with_marks(self, has_marks: bool) -> Self {
         Self { has_marks, ..self }
     }
-
-    fn with_browser(&self, sandbox: Box<dyn Sandbox>) -> Box<dyn Sandbox> {
-        Box::new(BrowsingSandbox::new(
-            sandbox,
-            self.used.clone(),
-            self.has_marks,
-        ))
-    }
 }
 
 #[async_trait]
-impl SandboxProvider for BrowsingProvider {
-    fn runtime(&self) -> &'static str {
-        self.provider.runtime()
+impl ProviderDecorator for BrowsingProvider {
+    fn inner(&self) -> &dyn SandboxProvider {
+        &*self.provider
     }
 
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(self.with_browser(self.provider.create(spec, on_progress).await?))
-    }
-
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(self.with_browser(self.provider.attach(lease).await?))
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(self.with_browser(self.provider.find(sandbox).await?))
-    }
-
-    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        self.provider.list().await
-    }
-
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        self.provider.pausing()
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        self.provider.snapshots()
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        self.provider.monitoring()
-    }
-
-    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        self.provider.server_access(sandbox).await
+    fn wrap(&self, result: ConnectResult) -> ConnectResult {
+        Ok(Box::new(BrowsingSandbox::new(
+            result?,
+            self.used.clone(),
+            self.has_marks,
+        )))
     }
 
     /// Removes the browser's files, which would stay if the sandbox shares the host's folder for
@@ -131,18 +92,11 @@ impl SandboxProvider for BrowsingProvider {
         }
         self.provider.destroy(sandbox).await
     }
-
-    async fn wait_for_cleanup(&self) {
-        self.provider.wait_for_cleanup().await;
-    }
-
-    async fn shut_down(&self) {
-        self.provider.shut_down().await;
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use engine::sandbox::SandboxSpec;
     use engine::testing::{ScriptedProvider, ScriptedResult};
     use protocol::Observation;
 

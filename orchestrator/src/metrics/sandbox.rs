@@ -4,17 +4,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
-use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
-    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
-};
+use engine::sandbox::decorator::{ConnectResult, ProviderDecorator};
+use engine::sandbox::{SandboxProvider, SandboxSpec, StartProgress};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use protocol::SandboxId;
-use protocol::record::SandboxLeased;
 
 use super::long_times;
 
@@ -122,17 +118,17 @@ impl MeteredProvider {
 }
 
 #[async_trait]
-impl SandboxProvider for MeteredProvider {
-    fn runtime(&self) -> &'static str {
-        self.inner.runtime()
+impl ProviderDecorator for MeteredProvider {
+    fn inner(&self) -> &dyn SandboxProvider {
+        &*self.inner
     }
 
     async fn create(
         &self,
         spec: &SandboxSpec,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let (started, backend) = (Instant::now(), self.runtime());
+    ) -> ConnectResult {
+        let (started, backend) = (Instant::now(), self.inner.runtime());
         let current = Mutex::new(("starting", started));
         let phases = StartPhases {
             metrics: &self.metrics,
@@ -162,45 +158,5 @@ impl SandboxProvider for MeteredProvider {
             }
         }
         created
-    }
-
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.inner.attach(lease).await
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.inner.find(sandbox).await
-    }
-
-    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        self.inner.list().await
-    }
-
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        self.inner.pausing()
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        self.inner.snapshots()
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        self.inner.monitoring()
-    }
-
-    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        self.inner.server_access(sandbox).await
-    }
-
-    async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.inner.destroy(sandbox).await
-    }
-
-    async fn wait_for_cleanup(&self) {
-        self.inner.wait_for_cleanup().await;
-    }
-
-    async fn shut_down(&self) {
-        self.inner.shut_down().await;
     }
 }

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
-    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    ProviderCapabilities, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -348,25 +347,8 @@ impl SandboxProvider for ManualServerProvider {
         Ok(Vec::new())
     }
 
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: self.runtime(),
-            what: "pause a sandbox",
-        })
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: self.runtime(),
-            what: "make snapshots",
-        })
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: self.runtime(),
-            what: "monitor sandboxes",
-        })
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        ProviderCapabilities::default()
     }
 
     async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {

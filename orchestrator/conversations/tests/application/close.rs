@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conversations::{CloseReason, ConversationParts, Conversations, ConversationsError};
-use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
-    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
-};
+use engine::sandbox::decorator::{ConnectResult, ProviderDecorator};
+use engine::sandbox::{SandboxError, SandboxProvider, SandboxSpec, StartProgress};
 use engine::testing::{ScriptedProvider, ScriptedResult};
-use protocol::record::SandboxLeased;
 use protocol::{ConversationId, EventId, Observation, SandboxId, UserCommand};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
@@ -42,57 +39,25 @@ impl SlowProvider {
 }
 
 #[async_trait]
-impl SandboxProvider for SlowProvider {
-    fn runtime(&self) -> &'static str {
-        self.inner.runtime()
+impl ProviderDecorator for SlowProvider {
+    fn inner(&self) -> &dyn SandboxProvider {
+        &self.inner
     }
 
     async fn create(
         &self,
         spec: &SandboxSpec,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+    ) -> ConnectResult {
         self.creating.notify_one();
         self.creations.acquire().await.unwrap().forget();
         self.inner.create(spec, on_progress).await
-    }
-
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.inner.attach(lease).await
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.inner.find(sandbox).await
-    }
-
-    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        self.inner.list().await
-    }
-
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        self.inner.pausing()
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        self.inner.snapshots()
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        self.inner.monitoring()
-    }
-
-    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        self.inner.server_access(sandbox).await
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         self.removing.notify_one();
         self.permits.acquire().await.unwrap().forget();
         self.inner.destroy(sandbox).await
-    }
-
-    async fn wait_for_cleanup(&self) {
-        self.inner.wait_for_cleanup().await;
     }
 }
 

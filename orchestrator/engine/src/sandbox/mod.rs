@@ -3,6 +3,7 @@
 
 mod access;
 mod capability;
+pub mod decorator;
 mod error;
 mod script;
 mod snapshot;
@@ -68,23 +69,44 @@ pub trait SandboxProvider: Send + Sync {
     /// See [`SandboxError`]. A retry may succeed.
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError>;
 
+    /// Returns what it can do beyond this trait.
+    fn capabilities(&self) -> ProviderCapabilities<'_>;
+
     /// Returns the capability to pause sandboxes.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`].
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError>;
+    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
+        supported(
+            self.runtime(),
+            self.capabilities().pausing,
+            "pause a sandbox",
+        )
+    }
 
     /// Returns the capability to make snapshots of sandboxes.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`].
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError>;
+    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
+        supported(
+            self.runtime(),
+            self.capabilities().snapshots,
+            "make snapshots",
+        )
+    }
 
     /// Returns the capability to monitor sandboxes.
     ///
     /// # Errors
     /// [`SandboxError::Unsupported`].
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError>;
+    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
+        supported(
+            self.runtime(),
+            self.capabilities().monitoring,
+            "monitor sandboxes",
+        )
+    }
 
     /// Returns direct access to a sandbox's action server, for a sandbox host. Does not check
     /// whether the sandbox exists.
@@ -108,6 +130,25 @@ pub trait SandboxProvider: Send + Sync {
     async fn shut_down(&self) {
         self.wait_for_cleanup().await;
     }
+}
+
+/// The capabilities of a provider. `None` if its runtime lacks one.
+#[derive(Clone, Copy, Default)]
+pub struct ProviderCapabilities<'a> {
+    /// Pauses and resumes sandboxes.
+    pub pausing: Option<&'a dyn SandboxPausing>,
+    /// Makes snapshots of sandboxes.
+    pub snapshots: Option<&'a dyn SandboxSnapshots>,
+    /// Inspects and measures sandboxes, and reads their logs.
+    pub monitoring: Option<&'a dyn SandboxMonitoring>,
+}
+
+fn supported<T>(
+    runtime: &'static str,
+    capability: Option<T>,
+    what: &'static str,
+) -> Result<T, SandboxError> {
+    capability.ok_or(SandboxError::Unsupported { runtime, what })
 }
 
 /// A client of one sandbox.

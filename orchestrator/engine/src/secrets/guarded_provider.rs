@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use protocol::SandboxId;
-use protocol::record::SandboxLeased;
 
 use super::guarded_sandbox::{GuardedSandbox, redact_error};
 use super::{Redactor, SecretRegistry};
+use crate::sandbox::decorator::{ConnectResult, ProviderDecorator};
 use crate::sandbox::{
-    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing,
-    SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    ProviderCapabilities, ResourceUsage, SandboxDetails, SandboxError, SandboxMonitoring,
+    SandboxProvider,
 };
 
 /// Wraps the sandbox provider of a conversation.
@@ -34,11 +34,15 @@ impl GuardedProvider {
             registry,
         }
     }
+}
 
-    fn guard(
-        &self,
-        result: Result<Box<dyn Sandbox>, SandboxError>,
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
+#[async_trait]
+impl ProviderDecorator for GuardedProvider {
+    fn inner(&self) -> &dyn SandboxProvider {
+        &*self.provider
+    }
+
+    fn wrap(&self, result: ConnectResult) -> ConnectResult {
         match result {
             Ok(sandbox) => {
                 let (redactor, registry) = (self.redactor.clone(), self.registry.clone());
@@ -51,60 +55,13 @@ impl GuardedProvider {
             Err(error) => Err(redact_error(&self.redactor, error)),
         }
     }
-}
 
-#[async_trait]
-impl SandboxProvider for GuardedProvider {
-    fn runtime(&self) -> &'static str {
-        self.provider.runtime()
-    }
-
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.guard(self.provider.create(spec, on_progress).await)
-    }
-
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.guard(self.provider.attach(lease).await)
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.guard(self.provider.find(sandbox).await)
-    }
-
-    async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        self.provider.list().await
-    }
-
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        self.provider.pausing()
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        self.provider.snapshots()
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Ok(self)
-    }
-
-    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        self.provider.server_access(sandbox).await
-    }
-
-    async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.provider.destroy(sandbox).await
-    }
-
-    async fn wait_for_cleanup(&self) {
-        self.provider.wait_for_cleanup().await;
-    }
-
-    async fn shut_down(&self) {
-        self.provider.shut_down().await;
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        let capabilities = self.provider.capabilities();
+        ProviderCapabilities {
+            monitoring: capabilities.monitoring.map(|_| self as _),
+            ..capabilities
+        }
     }
 }
 

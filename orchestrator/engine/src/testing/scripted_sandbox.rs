@@ -17,9 +17,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{
-    ByteSource, Lifetime, OnOutput, OutputChunk, Sandbox, SandboxError, SandboxFiles,
-    SandboxMonitoring, SandboxPausing, SandboxProcesses, SandboxProvider, SandboxSnapshots,
-    SandboxSpec, SandboxState, SandboxStreams, SandboxSummary, ServerAccess, StartProgress,
+    ByteSource, Lifetime, OnOutput, OutputChunk, ProviderCapabilities, Sandbox, SandboxError,
+    SandboxFiles, SandboxProcesses, SandboxProvider, SandboxSpec, SandboxState, SandboxStreams, SandboxSummary, ServerAccess, StartProgress,
     TransferKind,
 };
 
@@ -215,25 +214,8 @@ impl SandboxProvider for ScriptedProvider {
         Ok(lock(&self.machines).iter().map(summary).collect())
     }
 
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: self.runtime(),
-            what: "pause a sandbox",
-        })
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: self.runtime(),
-            what: "make snapshots",
-        })
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: self.runtime(),
-            what: "monitor sandboxes",
-        })
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        ProviderCapabilities::default()
     }
 
     async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {

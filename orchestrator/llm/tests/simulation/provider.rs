@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider, SandboxSnapshots,
-    SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    ProviderCapabilities, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary,
+    ServerAccess, StartProgress,
 };
 use engine::testing::ScriptedProvider;
 use protocol::SandboxId;
@@ -66,16 +66,8 @@ impl SandboxProvider for Provider {
         self.scripted.list().await
     }
 
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        self.scripted.pausing()
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        self.scripted.snapshots()
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        self.scripted.monitoring()
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        self.scripted.capabilities()
     }
 
     async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
