@@ -6,17 +6,25 @@
 //! configuration, and knows only the ids of conversations.
 
 mod action_client;
+mod backend;
 mod connect;
 mod host_secret;
+mod provider;
 pub mod provisioning;
 pub mod runtime_api;
 mod server_binary;
+mod server_location;
+mod started_server;
 mod unfinished_start;
 
 pub use action_client::{ActionClient, Address, RunningActions};
+pub use backend::{Backend, OnPaused, ProvisionRequest, Provisioned};
 pub use connect::{
     ConnectError, Connector, GreetingError, ServerUrl, ServerUrlError, UnixSocket, expect_greeting,
 };
 pub use host_secret::HostSecret;
+pub use provider::Provider;
 pub use server_binary::ServerBinary;
+pub use server_location::ServerLocation;
+pub use started_server::{StartTimeout, StartedServer};
 pub use unfinished_start::{Steps, UnfinishedStart};

@@ -27,14 +27,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing,
-    SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
-    Volume,
+    ProviderCapabilities, ResourceUsage, SandboxDetails, SandboxError, SandboxMonitoring,
+    SandboxSummary, StartProgress, Volume,
 };
 use protocol::SandboxId;
-use protocol::record::SandboxLeased;
-use sandbox_client::provisioning::{check_workspace, sandbox_id_of, with_logs};
-use sandbox_client::{ActionClient, Address, HostSecret, ServerBinary, Steps, UnfinishedStart};
+use sandbox_client::provisioning::check_workspace;
+use sandbox_client::{
+    Backend, HostSecret, OnPaused, Provider, ProvisionRequest, Provisioned, ServerBinary,
+    ServerLocation, StartTimeout, StartedServer,
+};
 use tokio_util::task::TaskTracker;
 
 pub use bounds::Bounds;
@@ -106,21 +107,26 @@ impl LocalConfig {
     }
 }
 
-/// Provisions sandboxes as processes of this host.
-pub struct LocalProvider {
+/// Provides sandboxes that are processes of this host.
+pub type LocalProvider = Provider<LocalBackend>;
+
+/// Provisions action servers as processes of this host.
+pub struct LocalBackend {
     config: Arc<LocalConfig>,
-    removals: TaskTracker,
+    tasks: TaskTracker,
 }
 
-impl LocalProvider {
-    /// Creates the provider. Does not access the host yet.
-    pub fn new(config: LocalConfig) -> Self {
+/// Does not access the host yet.
+impl From<LocalConfig> for LocalBackend {
+    fn from(config: LocalConfig) -> Self {
         Self {
             config: Arc::new(config),
-            removals: TaskTracker::new(),
+            tasks: TaskTracker::new(),
         }
     }
+}
 
+impl LocalBackend {
     /// Returns the isolation of this host. The first call, or the first sandbox, probes it: in 20
     /// ms, at most 15 s.
     ///
@@ -132,7 +138,7 @@ impl LocalProvider {
             let config = Arc::clone(&self.config);
             // A separate task, which continues if this future is dropped.
             let probed = self
-                .removals
+                .tasks
                 .spawn(async move { isolation::probe(&config).await });
             probed
                 .await
@@ -154,71 +160,13 @@ impl LocalProvider {
         let probe = || async {
             let config = Arc::clone(&self.config);
             let probed = self
-                .removals
+                .tasks
                 .spawn(async move { Bounds::probe(&config).await });
             probed
                 .await
                 .map_err(|panic| SandboxError::host("probe", "the limits", panic))
         };
         self.config.probes.bounds.get_or_try_init(probe).await
-    }
-
-    async fn start_sandbox(
-        &self,
-        sandbox: &SandboxId,
-        spec: &SandboxSpec,
-        steps: Steps,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<ActionClient, SandboxError> {
-        let isolation = self.isolation().await?;
-        let bounds = self.bounds().await?.clone();
-        let folder = self.folder(sandbox)?;
-        let workspace = spec.workspace.as_deref().map(check_workspace).transpose()?;
-        if let Some(workspace) = &workspace {
-            view::check_owner(workspace, &isolation)?;
-        }
-        on_progress(StartProgress::Starting);
-        folder.create(spec.lifetime)?;
-        let binary = self.config.server.path().await?;
-        folder.record_details(&SandboxDetails {
-            workspace: workspace
-                .as_ref()
-                .map(|path| path.to_string_lossy().into_owned()),
-            networks: vec![self.network_name(&isolation).to_owned()],
-            ..bounds.enforced(&spec.resources)
-        })?;
-        let working_dir = workspace.unwrap_or_else(|| folder.workspace());
-        let start = ServerStart {
-            folder: folder.clone(),
-            key: self.config.secret.derive_key(sandbox),
-            environment: self.config.environment.clone(),
-            idle_timeout: self.config.idle_timeout,
-            limits: SandboxLimits {
-                bounds,
-                name: self.config.secret.group_name(sandbox),
-                resources: spec.resources,
-                launcher: self.config.launcher.clone(),
-            },
-            isolation: self.sandbox_isolation(
-                &isolation,
-                &folder,
-                &working_dir,
-                &binary,
-                &spec.volumes,
-            )?,
-            binary,
-            working_dir,
-        };
-        steps.run(start.run()).await?;
-        on_progress(StartProgress::Connecting);
-        let started = async {
-            let client = ActionClient::connect(self.address(sandbox)?, CONNECT_TIMEOUT).await?;
-            client.set_initial_environment(&spec.environment).await?;
-            Ok(client)
-        };
-        started
-            .await
-            .map_err(|error| with_logs(error, folder.log_tail()))
     }
 
     fn network_name(&self, isolation: &Isolation) -> &'static str {
@@ -259,10 +207,8 @@ impl LocalProvider {
         SandboxFolder::new(&self.config.state_dir, sandbox)
     }
 
-    fn address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
-        Ok(Address {
-            runtime: RUNTIME,
-            sandbox: sandbox.clone(),
+    fn location(&self, sandbox: &SandboxId) -> Result<ServerLocation, SandboxError> {
+        Ok(ServerLocation {
             key: self.config.secret.derive_key(sandbox),
             connector: Box::new(ServerSocket {
                 folder: self.folder(sandbox)?,
@@ -272,82 +218,112 @@ impl LocalProvider {
 }
 
 #[async_trait]
-impl SandboxProvider for LocalProvider {
+impl Backend for LocalBackend {
     fn runtime(&self) -> &'static str {
         RUNTIME
     }
 
-    async fn create(
+    async fn provision(&self, request: &ProvisionRequest<'_>) -> Result<Provisioned, SandboxError> {
+        let ProvisionRequest { sandbox, spec, .. } = *request;
+        self.destroy(sandbox).await?;
+        let isolation = self.isolation().await?;
+        let bounds = self.bounds().await?.clone();
+        let folder = self.folder(sandbox)?;
+        let workspace = spec.workspace.as_deref().map(check_workspace).transpose()?;
+        if let Some(workspace) = &workspace {
+            view::check_owner(workspace, &isolation)?;
+        }
+        (request.on_progress)(StartProgress::Starting);
+        let steps = request.steps();
+        folder.create(spec.lifetime)?;
+        let binary = self.config.server.path().await?;
+        folder.record_details(&SandboxDetails {
+            workspace: workspace
+                .as_ref()
+                .map(|path| path.to_string_lossy().into_owned()),
+            networks: vec![self.network_name(&isolation).to_owned()],
+            ..bounds.enforced(&spec.resources)
+        })?;
+        let working_dir = workspace.unwrap_or_else(|| folder.workspace());
+        let start = ServerStart {
+            folder: folder.clone(),
+            key: self.config.secret.derive_key(sandbox),
+            environment: self.config.environment.clone(),
+            idle_timeout: self.config.idle_timeout,
+            limits: SandboxLimits {
+                bounds,
+                name: self.config.secret.group_name(sandbox),
+                resources: spec.resources,
+                launcher: self.config.launcher.clone(),
+            },
+            isolation: self.sandbox_isolation(
+                &isolation,
+                &folder,
+                &working_dir,
+                &binary,
+                &spec.volumes,
+            )?,
+            binary,
+            working_dir,
+        };
+        steps.run(start.run()).await?;
+        Ok(Provisioned::Started(StartedServer {
+            location: self.location(sandbox)?,
+            timeout: StartTimeout::new(format_args!("the sandbox {sandbox}"), CONNECT_TIMEOUT),
+        }))
+    }
+
+    async fn locate(
         &self,
-        spec: &SandboxSpec,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let sandbox = sandbox_id_of(&spec.conversation)?;
-        remove(&self.config, &sandbox).await?;
-
-        let (config, left) = (Arc::clone(&self.config), sandbox.clone());
-        let unfinished = UnfinishedStart::new(&self.removals, async move {
-            if let Err(error) = remove(&config, &left).await {
-                tracing::warn!(sandbox = %left, %error, "cannot remove the sandbox of a failed start");
-            }
-        });
-        let started = self
-            .start_sandbox(&sandbox, spec, unfinished.steps(), on_progress)
-            .await;
-        Ok(Box::new(unfinished.finish(started).await?))
-    }
-
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.address(&lease.sandbox_id)?;
-        Ok(Box::new(
-            ActionClient::reconnect(address, Some(&lease.boot_id)).await?,
-        ))
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(
-            ActionClient::reconnect(self.address(sandbox)?, None).await?,
-        ))
+        sandbox: &SandboxId,
+        _: OnPaused,
+    ) -> Result<ServerLocation, SandboxError> {
+        self.location(sandbox)
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         folder::list(&self.config.state_dir)
     }
 
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: RUNTIME,
-            what: "pause a sandbox",
-        })
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: RUNTIME,
-            what: "make snapshots",
-        })
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Ok(self)
-    }
-
-    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Ok(self.address(sandbox)?.into())
-    }
-
+    /// Kills the processes, removes the control groups and deletes the folder, with the record of
+    /// the process last.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        remove(&self.config, sandbox).await
+        let folder = self.folder(sandbox)?;
+        let group = self.config.secret.group_name(sandbox);
+        let server = folder.server()?;
+        let pid = server.as_ref().map(|processes| processes.server.pid);
+        // Found before the processes end.
+        let groups = ControlGroups::of_sandbox(&self.config.control_groups, &group, pid);
+        if let Some(processes) = server {
+            processes.terminate().await.map_err(|source| {
+                let pid = processes.server.pid;
+                SandboxError::host(
+                    "terminate",
+                    format_args!("the server of {sandbox}, process {pid}"),
+                    source,
+                )
+            })?;
+        }
+        groups.remove(&group).await.map_err(|source| {
+            SandboxError::host("remove", format_args!("the control groups {group}"), source)
+        })?;
+        folder.remove().await
     }
 
-    async fn wait_for_cleanup(&self) {
-        self.removals.close();
-        self.removals.wait().await;
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        ProviderCapabilities {
+            monitoring: Some(self),
+            ..ProviderCapabilities::default()
+        }
+    }
+
+    fn tasks(&self) -> TaskTracker {
+        self.tasks.clone()
     }
 }
 
 #[async_trait]
-impl SandboxMonitoring for LocalProvider {
+impl SandboxMonitoring for LocalBackend {
     async fn details(&self, sandbox: &SandboxId) -> Result<SandboxDetails, SandboxError> {
         self.folder(sandbox)?.details()
     }
@@ -362,29 +338,4 @@ impl SandboxMonitoring for LocalProvider {
     async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
         Ok(self.folder(sandbox)?.log_tail())
     }
-}
-
-/// Kills a sandbox's processes, removes its control groups and deletes its folder, with the record
-/// of its process last.
-async fn remove(config: &LocalConfig, sandbox: &SandboxId) -> Result<(), SandboxError> {
-    let folder = SandboxFolder::new(&config.state_dir, sandbox)?;
-    let group = config.secret.group_name(sandbox);
-    let server = folder.server()?;
-    let pid = server.as_ref().map(|processes| processes.server.pid);
-    // Found before the processes end.
-    let groups = ControlGroups::of_sandbox(&config.control_groups, &group, pid);
-    if let Some(processes) = server {
-        processes.terminate().await.map_err(|source| {
-            let pid = processes.server.pid;
-            SandboxError::host(
-                "terminate",
-                format_args!("the server of {sandbox}, process {pid}"),
-                source,
-            )
-        })?;
-    }
-    groups.remove(&group).await.map_err(|source| {
-        SandboxError::host("remove", format_args!("the control groups {group}"), source)
-    })?;
-    folder.remove().await
 }

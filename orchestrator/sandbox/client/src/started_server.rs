@@ -1,0 +1,79 @@
+//! A server that was just started, and the time in which it must respond.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use engine::sandbox::SandboxError;
+use protocol::SandboxId;
+use tokio::time::{Instant, timeout_at};
+
+use crate::action_client::ActionClient;
+use crate::provisioning::start_error;
+use crate::server_location::ServerLocation;
+
+/// A server that was started and may not respond yet.
+pub struct StartedServer {
+    /// How to reach it.
+    pub location: ServerLocation,
+    /// The time in which it must respond.
+    pub timeout: StartTimeout,
+}
+
+impl StartedServer {
+    /// Connects, and sets the environment of all processes.
+    ///
+    /// # Errors
+    /// See [`ActionClient::connect`] and [`SandboxError`].
+    pub async fn connect(
+        self,
+        runtime: &'static str,
+        sandbox: &SandboxId,
+        environment: &BTreeMap<String, String>,
+    ) -> Result<ActionClient, SandboxError> {
+        let Self { location, timeout } = self;
+        let ready = async {
+            let address = location.into_address(runtime, sandbox);
+            let client = ActionClient::connect(address, timeout.limit).await?;
+            client.set_initial_environment(environment).await?;
+            Ok(client)
+        };
+        timeout.bound(ready).await
+    }
+}
+
+/// The time in which a sandbox must be ready. It starts when this is created.
+#[derive(Debug, Clone)]
+pub struct StartTimeout {
+    subject: String,
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl StartTimeout {
+    /// Starts the time. The error names `subject`, such as `the container c1`.
+    pub fn new(subject: impl fmt::Display, limit: Duration) -> Self {
+        Self {
+            subject: subject.to_string(),
+            limit,
+            deadline: Instant::now() + limit,
+        }
+    }
+
+    /// Completes a part of the start.
+    ///
+    /// # Errors
+    /// It fails, or the time is over: [`SandboxError::Start`].
+    pub async fn bound<T>(
+        &self,
+        part: impl Future<Output = Result<T, SandboxError>>,
+    ) -> Result<T, SandboxError> {
+        timeout_at(self.deadline, part).await.unwrap_or_else(|_| {
+            Err(start_error(format!(
+                "{} was not ready within {} s",
+                self.subject,
+                self.limit.as_secs()
+            )))
+        })
+    }
+}
