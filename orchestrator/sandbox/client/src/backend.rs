@@ -108,7 +108,7 @@ pub struct ProvisionRequest<'a> {
     pub sandbox: &'a SandboxId,
     /// The specification of the sandbox.
     pub spec: &'a SandboxSpec,
-    /// Receives the progress. [`StartProgress::Connecting`] is reported by the caller.
+    /// Receives the progress. The caller reports [`StartProgress::Connecting`] afterwards.
     pub on_progress: &'a (dyn Fn(StartProgress) + Send + Sync),
     pub(crate) steps: Steps,
     pub(crate) has_steps: Arc<AtomicBool>,

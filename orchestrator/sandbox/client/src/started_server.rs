@@ -16,8 +16,10 @@ use crate::server_location::ServerLocation;
 pub struct StartedServer {
     /// How to reach it.
     pub location: ServerLocation,
-    /// The time in which it must respond.
-    pub timeout: StartTimeout,
+    /// Time for its first response.
+    pub connect_timeout: Duration,
+    /// The time of the whole start. `None` if each part has a timeout of its own.
+    pub start_timeout: Option<StartTimeout>,
 }
 
 impl StartedServer {
@@ -31,14 +33,21 @@ impl StartedServer {
         sandbox: &SandboxId,
         environment: &BTreeMap<String, String>,
     ) -> Result<ActionClient, SandboxError> {
-        let Self { location, timeout } = self;
+        let Self {
+            location,
+            connect_timeout,
+            start_timeout,
+        } = self;
         let ready = async {
             let address = location.into_address(runtime, sandbox);
-            let client = ActionClient::connect(address, timeout.limit).await?;
+            let client = ActionClient::connect(address, connect_timeout).await?;
             client.set_initial_environment(environment).await?;
             Ok(client)
         };
-        timeout.bound(ready).await
+        match start_timeout {
+            Some(timeout) => timeout.bound(ready).await,
+            None => ready.await,
+        }
     }
 }
 

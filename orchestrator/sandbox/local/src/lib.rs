@@ -34,7 +34,7 @@ use protocol::SandboxId;
 use sandbox_client::provisioning::check_workspace;
 use sandbox_client::{
     Backend, HostSecret, OnPaused, Provider, ProvisionRequest, Provisioned, ServerBinary,
-    ServerLocation, StartTimeout, StartedServer,
+    ServerLocation, StartedServer,
 };
 use tokio_util::task::TaskTracker;
 
@@ -269,7 +269,8 @@ impl Backend for LocalBackend {
         steps.run(start.run()).await?;
         Ok(Provisioned::Started(StartedServer {
             location: self.location(sandbox)?,
-            timeout: StartTimeout::new(format_args!("the sandbox {sandbox}"), CONNECT_TIMEOUT),
+            connect_timeout: CONNECT_TIMEOUT,
+            start_timeout: None,
         }))
     }
 

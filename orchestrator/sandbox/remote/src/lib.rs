@@ -18,7 +18,9 @@ mod upgrade;
 use engine::sandbox::{SandboxError, SandboxSpec};
 use sandbox_client::provisioning::start_error;
 
-pub use runtime::{DEFAULT_REMOTE_COMMAND, RemoteRuntimeConfig, RemoteRuntimeProvider};
+pub use runtime::{
+    DEFAULT_REMOTE_COMMAND, RemoteRuntimeBackend, RemoteRuntimeConfig, RemoteRuntimeProvider,
+};
 pub use server::{RemoteServerConfig, RemoteServerProvider};
 
 const RUNTIME: &str = "remote";

@@ -11,19 +11,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    Lifetime, Sandbox, SandboxError, SandboxMonitoring, SandboxPausing, SandboxProvider,
-    SandboxSnapshots, SandboxSpec, SandboxState, SandboxSummary, ServerAccess, StartProgress,
+    Lifetime, ProviderCapabilities, SandboxError, SandboxPausing, SandboxSpec, SandboxState,
+    SandboxSummary, StartProgress,
 };
 use protocol::SandboxId;
-use protocol::record::SandboxLeased;
 use sandbox_client::provisioning::{conversation_of, sandbox_id_of, secret_header, start_error};
 use sandbox_client::runtime_api::{Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
-use sandbox_client::{ActionClient, Address, Connector, ServerUrl, Steps, UnfinishedStart};
+use sandbox_client::{
+    Backend, Connector, OnPaused, Provider, ProvisionRequest, Provisioned, ServerLocation,
+    ServerUrl, StartedServer, Steps,
+};
 use secrecy::SecretString;
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::api::{ApiError, RuntimeApi};
 use super::direct::DirectConnector;
@@ -66,7 +67,7 @@ const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 const ABANDONED_REQUEST_GRACE_PERIOD: Duration = Duration::from_millis(500);
 const ABANDONED_LOOKUP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Settings of [`RemoteRuntimeProvider`]. The fields have V0's names, without the prefix
+/// Settings of [`RemoteRuntimeBackend`]. The fields have V0's names, without the prefix
 /// `remote_runtime_`.
 #[derive(Debug)]
 pub struct RemoteRuntimeConfig {
@@ -112,103 +113,26 @@ impl RemoteRuntimeConfig {
     }
 }
 
-/// Creates sandboxes through a runtime API.
-pub struct RemoteRuntimeProvider {
-    service: Arc<Service>,
-    removals: TaskTracker,
-}
+/// Provides sandboxes through a runtime API.
+pub type RemoteRuntimeProvider = Provider<RemoteRuntimeBackend>;
 
-/// Shared with the removals of abandoned starts.
-struct Service {
+/// Provisions action servers through a runtime API.
+pub struct RemoteRuntimeBackend {
     config: RemoteRuntimeConfig,
-    api: RuntimeApi,
+    /// Shared with the steps of starts.
+    api: Arc<RuntimeApi>,
 }
 
-impl RemoteRuntimeProvider {
-    /// Creates a provider. Does not connect yet.
+impl RemoteRuntimeBackend {
+    /// Creates a backend. Does not connect yet.
     ///
     /// # Errors
     /// A header cannot carry the key.
     pub fn new(config: RemoteRuntimeConfig) -> Result<Self, SandboxError> {
         let trust = Arc::new(TrustStore::new(config.additional_ca.clone()));
-        let api = RuntimeApi::new(
-            Endpoint::new(config.api_url.clone(), trust),
-            &config.api_key,
-        )?;
-        Ok(Self {
-            service: Arc::new(Service { config, api }),
-            removals: TaskTracker::new(),
-        })
-    }
-
-    /// Starts a sandbox and connects to its server, before the deadline.
-    async fn start_sandbox(
-        &self,
-        sandbox: &SandboxId,
-        spec: &SandboxSpec,
-        steps: Steps,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<ActionClient, SandboxError> {
-        let service = &self.service;
-        let deadline = Instant::now() + service.config.init_timeout;
-        on_progress(StartProgress::Starting);
-        let abandoned = CancellationToken::new();
-        let _abandoned_on_drop = abandoned.clone().drop_guard();
-        let mut backoff = RetryBackoff::new(deadline, service.config.enable_retries);
-        let on_retry = |error: &ApiError, after| {
-            tracing::warn!(%sandbox, %error, "retrying the start of a sandbox");
-            on_progress(StartProgress::Retrying {
-                reason: error.to_string(),
-                after,
-            });
-        };
-        let runtime = loop {
-            match service.start(spec, deadline, &steps, &abandoned).await? {
-                Ok(runtime) => break runtime,
-                Err(error)
-                    if error.is_transient()
-                        && backoff
-                            .wait(error.retry_after(), |after| on_retry(&error, after))
-                            .await => {}
-                Err(error) => return Err(error.into_sandbox_error(spec.image.as_deref())),
-            }
-        };
-        on_progress(StartProgress::Connecting);
-        let on_retry = |error: &ApiError| on_retry(error, READINESS_POLL_INTERVAL);
-        let ready = timeout_at(deadline, service.wait_until_ready(runtime, &on_retry)).await;
-        let runtime = ready
-            .unwrap_or_else(|_| Err(start_error(service.init_timeout_message("is not ready"))))?;
-        let address = service.address(sandbox, runtime)?;
-        ActionClient::connect(address, deadline.saturating_duration_since(Instant::now())).await
-    }
-
-    /// Returns the address of a sandbox. Resumes it if it is paused.
-    async fn active_address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
-        let service = &self.service;
-        let runtime = match service.session_of(sandbox).await? {
-            None => return Err(lost(sandbox, "it does not exist")),
-            Some(runtime) => runtime,
-        };
-        match runtime.status {
-            Status::Stopped => Err(lost(sandbox, "it was stopped")),
-            Status::Paused => {
-                service
-                    .send_command(sandbox, "/resume", &runtime.runtime_id)
-                    .await?;
-                let on_retry = |error: &ApiError| {
-                    tracing::warn!(%sandbox, %error, "waiting for a resumed sandbox");
-                };
-                let ready = service.wait_until_ready(runtime, &on_retry);
-                let ready = tokio::time::timeout(service.config.init_timeout, ready).await;
-                let runtime = ready.unwrap_or_else(|_| {
-                    Err(unavailable(service.init_timeout_message("does not resume")))
-                })?;
-                service.address(sandbox, runtime)
-            }
-            Status::Starting | Status::Running | Status::Unknown => {
-                service.address(sandbox, runtime)
-            }
-        }
+        let endpoint = Endpoint::new(config.api_url.clone(), trust);
+        let api = Arc::new(RuntimeApi::new(endpoint, &config.api_key)?);
+        Ok(Self { config, api })
     }
 
     async fn send_session_command(
@@ -216,18 +140,15 @@ impl RemoteRuntimeProvider {
         sandbox: &SandboxId,
         path: &str,
     ) -> Result<(), SandboxError> {
-        match self.service.session_of(sandbox).await? {
-            None => Err(lost(sandbox, "it does not exist")),
-            Some(runtime) => {
-                self.service
-                    .send_command(sandbox, path, &runtime.runtime_id)
-                    .await
-            }
-        }
+        let runtime = self.existing_session(sandbox).await?;
+        self.send_command(sandbox, path, &runtime.runtime_id).await
     }
-}
 
-impl Service {
+    async fn existing_session(&self, sandbox: &SandboxId) -> Result<Runtime, SandboxError> {
+        let found = self.session_of(sandbox).await?;
+        found.ok_or_else(|| lost(sandbox, "it does not exist"))
+    }
+
     fn start_request(&self, spec: &SandboxSpec) -> StartRequest {
         let RemoteRuntimeConfig {
             class,
@@ -251,7 +172,7 @@ impl Service {
 
     /// Starts a sandbox. Stops an existing one of the session first.
     async fn start(
-        self: &Arc<Self>,
+        &self,
         spec: &SandboxSpec,
         deadline: Instant,
         steps: &Steps,
@@ -276,7 +197,7 @@ impl Service {
         if let Err(error) = stopped.await {
             return Ok(Err(error));
         }
-        let (service, abandoned) = (Arc::clone(self), abandoned.clone());
+        let (api, abandoned) = (Arc::clone(&self.api), abandoned.clone());
         // A step, because the service may start the sandbox even if the request is dropped.
         let step = async move {
             let unanswered = async {
@@ -284,7 +205,7 @@ impl Service {
                 sleep(ABANDONED_REQUEST_GRACE_PERIOD).await;
             };
             tokio::select! {
-                started = service.api.post("/start", &request, wait) => Ok(started),
+                started = api.post("/start", &request, wait) => Ok(started),
                 () = unanswered => Err(unavailable("the start was abandoned".into())),
             }
         };
@@ -336,7 +257,7 @@ impl Service {
         )
     }
 
-    fn address(&self, sandbox: &SandboxId, runtime: Runtime) -> Result<Address, SandboxError> {
+    fn location(&self, runtime: Runtime) -> Result<ServerLocation, SandboxError> {
         let key = SecretString::from(runtime.session_api_key.unwrap_or_default());
         let endpoint = |url: &str| {
             let url: ServerUrl = url.parse().map_err(|error| {
@@ -361,12 +282,7 @@ impl Service {
             }
             None => Box::new(DirectConnector::new(endpoint(&runtime.url)?)),
         };
-        Ok(Address {
-            runtime: RUNTIME,
-            sandbox: sandbox.clone(),
-            key,
-            connector,
-        })
+        Ok(ServerLocation { key, connector })
     }
 
     async fn session_of(&self, sandbox: &SandboxId) -> Result<Option<Runtime>, SandboxError> {
@@ -433,35 +349,6 @@ impl Service {
         })
     }
 
-    /// Stops a sandbox if it exists.
-    async fn remove(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        match self.session_of(sandbox).await? {
-            Some(runtime) if runtime.status != Status::Stopped || runtime.stream_url.is_some() => {
-                self.send_command(sandbox, "/stop", &runtime.runtime_id)
-                    .await
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Stops the sandbox of a start that has failed or was abandoned. A service that does not
-    /// respond is not awaited, because a user may wait who has interrupted: its sandbox, if there
-    /// is one, has the service's idle timeout.
-    async fn remove_unfinished(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        let Some(conversation) = conversation_of(sandbox.as_str()) else {
-            return Ok(());
-        };
-        match self
-            .session(conversation.as_str(), ABANDONED_LOOKUP_TIMEOUT)
-            .await
-        {
-            Ok(None) => Ok(()),
-            Err(error) if !error.is_conflict() => Err(error.into_sandbox_error(None)),
-            // In a transition, it is stopped afterwards.
-            Ok(Some(_)) | Err(_) => self.remove(sandbox).await,
-        }
-    }
-
     async fn with_retries<T, F>(&self, call: impl Fn() -> F) -> Result<T, ApiError>
     where
         F: Future<Output = Result<T, ApiError>>,
@@ -482,87 +369,128 @@ impl Service {
 }
 
 #[async_trait]
-impl SandboxProvider for RemoteRuntimeProvider {
+impl Backend for RemoteRuntimeBackend {
     fn runtime(&self) -> &'static str {
         RUNTIME
     }
 
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let sandbox = sandbox_id_of(&spec.conversation)?;
+    async fn provision(&self, request: &ProvisionRequest<'_>) -> Result<Provisioned, SandboxError> {
+        let ProvisionRequest {
+            sandbox,
+            spec,
+            on_progress,
+            ..
+        } = *request;
         reject_host_folders(spec)?;
-        let (service, left) = (Arc::clone(&self.service), sandbox.clone());
-        let unfinished = UnfinishedStart::new(&self.removals, async move {
-            if let Err(error) = service.remove_unfinished(&left).await {
-                tracing::warn!(sandbox = %left, %error, "cannot stop the sandbox of a failed start");
+        let steps = request.steps();
+        let deadline = Instant::now() + self.config.init_timeout;
+        on_progress(StartProgress::Starting);
+        let abandoned = CancellationToken::new();
+        let _abandoned_on_drop = abandoned.clone().drop_guard();
+        let mut backoff = RetryBackoff::new(deadline, self.config.enable_retries);
+        let on_retry = |error: &ApiError, after| {
+            tracing::warn!(%sandbox, %error, "retrying the start of a sandbox");
+            on_progress(StartProgress::Retrying {
+                reason: error.to_string(),
+                after,
+            });
+        };
+        let runtime = loop {
+            match self.start(spec, deadline, &steps, &abandoned).await? {
+                Ok(runtime) => break runtime,
+                Err(error)
+                    if error.is_transient()
+                        && backoff
+                            .wait(error.retry_after(), |after| on_retry(&error, after))
+                            .await => {}
+                Err(error) => return Err(error.into_sandbox_error(spec.image.as_deref())),
             }
-        });
-        let started = self
-            .start_sandbox(&sandbox, spec, unfinished.steps(), on_progress)
-            .await;
-        Ok(Box::new(unfinished.finish(started).await?))
+        };
+        on_progress(StartProgress::Connecting);
+        let on_retry = |error: &ApiError| on_retry(error, READINESS_POLL_INTERVAL);
+        let ready = timeout_at(deadline, self.wait_until_ready(runtime, &on_retry)).await;
+        let runtime = ready
+            .unwrap_or_else(|_| Err(start_error(self.init_timeout_message("is not ready"))))?;
+        Ok(Provisioned::Started(StartedServer {
+            location: self.location(runtime)?,
+            connect_timeout: deadline.saturating_duration_since(Instant::now()),
+            start_timeout: None,
+        }))
     }
 
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.active_address(&lease.sandbox_id).await?;
-        Ok(Box::new(
-            ActionClient::reconnect(address, Some(&lease.boot_id)).await?,
-        ))
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.active_address(sandbox).await?;
-        Ok(Box::new(ActionClient::reconnect(address, None).await?))
+    async fn locate(
+        &self,
+        sandbox: &SandboxId,
+        on_paused: OnPaused,
+    ) -> Result<ServerLocation, SandboxError> {
+        let runtime = self.existing_session(sandbox).await?;
+        match (runtime.status, on_paused) {
+            (Status::Stopped, _) => Err(lost(sandbox, "it was stopped")),
+            (Status::Paused, OnPaused::Resume) => {
+                self.send_command(sandbox, "/resume", &runtime.runtime_id)
+                    .await?;
+                let on_retry = |error: &ApiError| {
+                    tracing::warn!(%sandbox, %error, "waiting for a resumed sandbox");
+                };
+                let ready = self.wait_until_ready(runtime, &on_retry);
+                let runtime = timeout(self.config.init_timeout, ready)
+                    .await
+                    .unwrap_or_else(|_| {
+                        Err(unavailable(self.init_timeout_message("does not resume")))
+                    })?;
+                self.location(runtime)
+            }
+            _ => self.location(runtime),
+        }
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        let service = &self.service;
         // Without retries: a user or a later sweep repeats it, and learns the cause soon.
-        let listed = service
+        let listed = self
             .api
-            .get::<Runtimes>("/list", service.lookup_timeout())
+            .get::<Runtimes>("/list", self.lookup_timeout())
             .await;
         let listed = listed.map_err(|error| error.into_sandbox_error(None))?;
         Ok(listed.runtimes.into_iter().filter_map(summarize).collect())
     }
 
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Ok(self)
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: RUNTIME,
-            what: "make snapshots",
-        })
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: RUNTIME,
-            what: "monitor sandboxes",
-        })
-    }
-
-    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Ok(self.active_address(sandbox).await?.into())
-    }
-
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
-        self.service.remove(sandbox).await
+        match self.session_of(sandbox).await? {
+            Some(runtime) if runtime.status != Status::Stopped || runtime.stream_url.is_some() => {
+                self.send_command(sandbox, "/stop", &runtime.runtime_id)
+                    .await
+            }
+            _ => Ok(()),
+        }
     }
 
-    async fn wait_for_cleanup(&self) {
-        self.removals.close();
-        self.removals.wait().await;
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        ProviderCapabilities {
+            pausing: Some(self),
+            ..ProviderCapabilities::default()
+        }
+    }
+
+    /// A service that does not respond is not awaited, because a user may wait who has interrupted:
+    /// its sandbox, if there is one, has the service's idle timeout.
+    async fn remove_unfinished(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        let Some(conversation) = conversation_of(sandbox.as_str()) else {
+            return Ok(());
+        };
+        match self
+            .session(conversation.as_str(), ABANDONED_LOOKUP_TIMEOUT)
+            .await
+        {
+            Ok(None) => Ok(()),
+            Err(error) if !error.is_conflict() => Err(error.into_sandbox_error(None)),
+            // In a transition, it is stopped afterwards.
+            Ok(Some(_)) | Err(_) => self.destroy(sandbox).await,
+        }
     }
 }
 
 #[async_trait]
-impl SandboxPausing for RemoteRuntimeProvider {
+impl SandboxPausing for RemoteRuntimeBackend {
     async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         self.send_session_command(sandbox, "/pause").await
     }

@@ -31,17 +31,17 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use engine::errors::format_chain;
 use engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing,
-    SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    ProviderCapabilities, ResourceUsage, SandboxDetails, SandboxError, SandboxMonitoring,
+    SandboxSpec, SandboxSummary, StartProgress,
 };
 use protocol::SandboxId;
-use protocol::record::SandboxLeased;
-use sandbox_client::provisioning::{sandbox_id_of, start_error, unusable_workspace, with_logs};
-use sandbox_client::{ActionClient, Address, Steps, UnfinishedStart};
+use sandbox_client::provisioning::unusable_workspace;
+use sandbox_client::{
+    Backend, OnPaused, Provider, ProvisionRequest, Provisioned, ServerLocation, StartTimeout,
+    StartedServer,
+};
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
 
 pub use config::{HostKeyQuestion, SshConfig, UnknownHosts};
 use program::Program;
@@ -58,74 +58,42 @@ const FIRST_STREAM_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time to remove a sandbox whose start failed, including a reconnect if necessary.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Provisions sandboxes on a remote host, without isolation from the remote account.
-pub struct SshProvider {
+/// Provides sandboxes on a remote host, without isolation from the remote account.
+pub type SshProvider = Provider<SshBackend>;
+
+/// Provisions action servers on a remote host.
+pub struct SshBackend {
     config: Arc<SshConfig>,
     shared: Arc<SharedConnection>,
     refuses_sockets: Arc<AtomicBool>,
     program: Arc<Program>,
     owner: Arc<str>,
-    removals: TaskTracker,
 }
 
-impl SshProvider {
-    /// Creates a provider. The connection is opened by the first operation.
-    pub fn new(config: SshConfig) -> Self {
+/// The connection is opened by the first operation.
+impl From<SshConfig> for SshBackend {
+    fn from(config: SshConfig) -> Self {
         let config = Arc::new(config);
         Self {
             shared: Arc::new(SharedConnection::new(Arc::clone(&config))),
             refuses_sockets: Arc::default(),
             program: Arc::new(Program::new(config.server.clone())),
             owner: config.secret.owner().into(),
-            removals: TaskTracker::new(),
             config,
         }
     }
+}
 
+impl SshBackend {
     async fn remote_host(&self) -> Result<RemoteHost, SandboxError> {
-        remote_host(&self.shared, &self.owner).await
+        Ok(RemoteHost {
+            connection: self.shared.get().await?,
+            owner: Arc::clone(&self.owner),
+        })
     }
 
-    async fn start_sandbox(
-        &self,
-        remote_host: RemoteHost,
-        sandbox: &SandboxId,
-        spec: &SandboxSpec,
-        steps: Steps,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<ActionClient, SandboxError> {
-        let start = ServerStart {
-            remote_host: remote_host.clone(),
-            program: Arc::clone(&self.program),
-            sandbox: sandbox.clone(),
-            lifetime: spec.lifetime,
-            workspace: workspace_of(spec)?,
-            key: self.config.secret.derive_key(sandbox),
-            idle_timeout: self.config.idle_timeout,
-        };
-        let socket = steps.run(start.run()).await?;
-        on_progress(StartProgress::Connecting);
-        let starting = async {
-            let client =
-                ActionClient::connect(self.address(sandbox, socket), FIRST_STREAM_TIMEOUT).await?;
-            client
-                .set_initial_environment(&spec.environment)
-                .await
-                .map(|()| client)
-        };
-        match starting.await {
-            Ok(client) => Ok(client),
-            Err(error) => Err(with_logs(
-                error,
-                remote_host.logs(sandbox).await.unwrap_or_default(),
-            )),
-        }
-    }
-
-    fn address(&self, sandbox: &SandboxId, socket: String) -> Address {
-        Address {
-            runtime: RUNTIME,
-            sandbox: sandbox.clone(),
+    fn location(&self, sandbox: &SandboxId, socket: String) -> ServerLocation {
+        ServerLocation {
             key: self.config.secret.derive_key(sandbox),
             connector: Box::new(SshStream {
                 shared: Arc::clone(&self.shared),
@@ -137,132 +105,86 @@ impl SshProvider {
             }),
         }
     }
-
-    /// Returns the address of an existing sandbox. `Err` if its server has exited or its folder is
-    /// missing.
-    async fn existing_address(&self, sandbox: &SandboxId) -> Result<Address, SandboxError> {
-        let remote_host = self.remote_host().await?;
-        match remote_host.state(sandbox).await? {
-            State::Running { socket } => Ok(self.address(sandbox, socket)),
-            State::Ended => Err(lost(format!(
-                "its server on {} has ended",
-                remote_host.connection.destination()
-            ))),
-            State::Missing => Err(lost(format!(
-                "it is not on {} any more",
-                remote_host.connection.destination()
-            ))),
-        }
-    }
 }
 
 #[async_trait]
-impl SandboxProvider for SshProvider {
+impl Backend for SshBackend {
     fn runtime(&self) -> &'static str {
         RUNTIME
     }
 
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let sandbox = sandbox_id_of(&spec.conversation)?;
-        on_progress(StartProgress::Starting);
+    async fn provision(&self, request: &ProvisionRequest<'_>) -> Result<Provisioned, SandboxError> {
+        let ProvisionRequest { sandbox, spec, .. } = *request;
+        (request.on_progress)(StartProgress::Starting);
         // Has its own timeouts, and may wait for the user to confirm a host key.
         let remote_host = self.remote_host().await?;
-
-        let (shared, owner, left) = (
-            Arc::clone(&self.shared),
-            Arc::clone(&self.owner),
-            sandbox.clone(),
+        let timeout = StartTimeout::new(
+            format_args!("the sandbox on {}", self.config.target),
+            self.config.start_timeout,
         );
-        let unfinished = UnfinishedStart::new(&self.removals, async move {
-            let removal = async {
-                self::remote_host(&shared, &owner)
-                    .await?
-                    .remove(&left)
-                    .await
-            };
-            let removed = timeout(CLEANUP_TIMEOUT, removal).await;
-            let timed_out = |elapsed| {
-                Err(SandboxError::host(
-                    "remove",
-                    format_args!("the sandbox {left}"),
-                    elapsed,
-                ))
-            };
-            if let Err(error) = removed.unwrap_or_else(timed_out) {
-                tracing::warn!(sandbox = %left, error = format_chain(&error), "cannot clean up after a failed start");
-            }
-        });
-        let starting =
-            self.start_sandbox(remote_host, &sandbox, spec, unfinished.steps(), on_progress);
-        let limit = self.config.start_timeout;
-        let started = timeout(limit, starting).await.unwrap_or_else(|_| {
-            let target = &self.config.target;
-            Err(start_error(format!(
-                "the sandbox on {target} was not ready within {} s",
-                limit.as_secs()
-            )))
-        });
-        Ok(Box::new(unfinished.finish(started).await?))
+        let start = ServerStart {
+            remote_host,
+            program: Arc::clone(&self.program),
+            sandbox: sandbox.clone(),
+            lifetime: spec.lifetime,
+            workspace: workspace_of(spec)?,
+            key: self.config.secret.derive_key(sandbox),
+            idle_timeout: self.config.idle_timeout,
+        };
+        let socket = timeout.bound(request.steps().run(start.run())).await?;
+        Ok(Provisioned::Started(StartedServer {
+            location: self.location(sandbox, socket),
+            connect_timeout: FIRST_STREAM_TIMEOUT,
+            start_timeout: Some(timeout),
+        }))
     }
 
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let address = self.existing_address(&lease.sandbox_id).await?;
-        Ok(Box::new(
-            ActionClient::reconnect(address, Some(&lease.boot_id)).await?,
-        ))
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        Ok(Box::new(
-            ActionClient::reconnect(self.existing_address(sandbox).await?, None).await?,
-        ))
+    async fn locate(
+        &self,
+        sandbox: &SandboxId,
+        _: OnPaused,
+    ) -> Result<ServerLocation, SandboxError> {
+        let remote_host = self.remote_host().await?;
+        let destination = remote_host.connection.destination();
+        match remote_host.state(sandbox).await? {
+            State::Running { socket } => Ok(self.location(sandbox, socket)),
+            State::Ended => Err(lost(format!("its server on {destination} has ended"))),
+            State::Missing => Err(lost(format!("it is not on {destination} any more"))),
+        }
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
         self.remote_host().await?.list().await
     }
 
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: RUNTIME,
-            what: "pause a sandbox",
-        })
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: RUNTIME,
-            what: "make snapshots",
-        })
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Ok(self)
-    }
-
-    async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: RUNTIME,
-            what: "lease a sandbox to clients",
-        })
-    }
-
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         self.remote_host().await?.remove(sandbox).await
     }
 
-    async fn wait_for_cleanup(&self) {
-        self.removals.close();
-        self.removals.wait().await;
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        ProviderCapabilities {
+            monitoring: Some(self),
+            ..ProviderCapabilities::default()
+        }
+    }
+
+    /// Its clients would have all rights of the remote account.
+    fn is_leasable(&self) -> bool {
+        false
+    }
+
+    async fn remove_unfinished(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        timeout(CLEANUP_TIMEOUT, self.destroy(sandbox))
+            .await
+            .unwrap_or_else(|elapsed| {
+                let subject = format_args!("the sandbox {sandbox}");
+                Err(SandboxError::host("remove", subject, elapsed))
+            })
     }
 }
 
 #[async_trait]
-impl SandboxMonitoring for SshProvider {
+impl SandboxMonitoring for SshBackend {
     async fn details(&self, _: &SandboxId) -> Result<SandboxDetails, SandboxError> {
         // Its processes have the network of the host, and no limits of ours.
         Ok(SandboxDetails {
@@ -281,16 +203,6 @@ impl SandboxMonitoring for SshProvider {
     async fn logs(&self, sandbox: &SandboxId) -> Result<String, SandboxError> {
         self.remote_host().await?.logs(sandbox).await
     }
-}
-
-async fn remote_host(
-    shared: &SharedConnection,
-    owner: &Arc<str>,
-) -> Result<RemoteHost, SandboxError> {
-    Ok(RemoteHost {
-        connection: shared.get().await?,
-        owner: Arc::clone(owner),
-    })
 }
 
 /// Returns the remote workspace path. Its existence is checked by the start script.
