@@ -129,7 +129,7 @@ async fn limits_apply_per_process_without_control_groups() {
         ..backend.config(backend.server())
     };
     let provider = LocalProvider::new(config);
-    let bounds = provider.bounds().await.unwrap().to_string();
+    let bounds = provider.backend().bounds().await.unwrap().to_string();
     assert!(
         bounds.starts_with("memory of each process") && !bounds.contains('\n'),
         "{bounds}"

@@ -544,6 +544,7 @@ async fn start_is_refused_without_isolation_unless_requested() {
     }
     assert_eq!(
         provider(IsolationChoice::Unsafe, "/bin/true")
+            .backend()
             .isolation()
             .await
             .unwrap(),
@@ -593,7 +594,7 @@ async fn strongest_available_isolation_is_selected() {
         };
         let provider = LocalProvider::new(config);
         assert!(matches!(
-            provider.isolation().await.unwrap(),
+            provider.backend().isolation().await.unwrap(),
             Isolation::Bubblewrap { .. }
         ));
     }
@@ -606,7 +607,7 @@ async fn strongest_available_isolation_is_selected() {
         };
         let provider = LocalProvider::new(config);
         assert!(matches!(
-            provider.isolation().await.unwrap(),
+            provider.backend().isolation().await.unwrap(),
             Isolation::Landlock { abi: 3.. }
         ));
     }

@@ -11,13 +11,14 @@ use engine::sandbox::{SandboxProvider, SandboxSpec, SandboxSummary};
 use nix::unistd::{Uid, User};
 use protocol::ConversationId;
 use sandbox_client::{HostSecret, ServerBinary};
-use sandbox_docker::{DockerConfig, DockerProvider, Gpus, Pool, pool_entry_holder};
+use sandbox_docker::{DockerBackend, DockerConfig, DockerProvider, Gpus, Pool, pool_entry_holder};
 use sandbox_local::{
-    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, LocalConfig,
-    LocalProvider,
+    BUBBLEWRAP_PROGRAMS, Bounds, CONTROL_GROUPS, Isolation, IsolationChoice, LocalBackend,
+    LocalConfig, LocalProvider,
 };
 use sandbox_remote::{
-    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
+    RemoteRuntimeBackend, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
+    RemoteServerProvider,
 };
 use sandbox_ssh::{HostKeyQuestion, InvalidSshTarget, SshConfig, SshProvider, UnknownHosts};
 
@@ -99,7 +100,7 @@ pub(crate) async fn choose_runtime(
 ) -> anyhow::Result<()> {
     if config.runtime == Runtime::Auto {
         let is_docker = config.sandbox.image.is_some()
-            || docker_provider(config, state_dir)?.has_engine().await?;
+            || docker_backend(config, state_dir)?.has_engine().await?;
         config.runtime = if is_docker {
             Runtime::Docker
         } else {
@@ -111,12 +112,12 @@ pub(crate) async fn choose_runtime(
 
 /// Fails if no Docker engine responds.
 pub(crate) async fn check_docker(config: &Config, state_dir: &StateDir) -> anyhow::Result<()> {
-    Ok(docker_provider(config, state_dir)?.answers().await?)
+    Ok(docker_backend(config, state_dir)?.answers().await?)
 }
 
 /// Whether the Docker engine has the image of new sandboxes.
 pub(crate) async fn has_image(config: &Config, state_dir: &StateDir) -> anyhow::Result<bool> {
-    Ok(docker_provider(config, state_dir)?.default_image().await?.1)
+    Ok(docker_backend(config, state_dir)?.default_image().await?.1)
 }
 
 /// Describes the image of new sandboxes, and whether the Docker engine has it. Fails if no engine
@@ -125,7 +126,7 @@ pub(crate) async fn describe_image(
     config: &Config,
     state_dir: &StateDir,
 ) -> anyhow::Result<String> {
-    let docker = docker_provider(config, state_dir)?;
+    let docker = docker_backend(config, state_dir)?;
     docker.answers().await?;
     Ok(match docker.default_image().await? {
         (image, true) => format!("it has the image {image}"),
@@ -135,9 +136,9 @@ pub(crate) async fn describe_image(
     })
 }
 
-fn docker_provider(config: &Config, state_dir: &StateDir) -> anyhow::Result<DockerProvider> {
+fn docker_backend(config: &Config, state_dir: &StateDir) -> anyhow::Result<DockerBackend> {
     let server = action_server(&config.host, state_dir)?;
-    Ok(DockerProvider::new(docker(
+    Ok(DockerBackend::from(docker(
         &config.sandbox,
         &config.host,
         server,
@@ -174,10 +175,10 @@ pub(crate) async fn isolation(
         return Ok(None);
     }
     let server = action_server(&config.host, state_dir)?;
-    let provider = LocalProvider::new(local(config, state_dir, server, state_dir.secret()?)?);
+    let backend = LocalBackend::from(local(config, state_dir, server, state_dir.secret()?)?);
     Ok(Some((
-        provider.isolation().await?,
-        provider.bounds().await?.clone(),
+        backend.isolation().await?,
+        backend.bounds().await?.clone(),
     )))
 }
 
@@ -345,7 +346,7 @@ fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>>
         missing("no key is configured: set api_key in [sandbox] (SANDBOX_API_KEY)")
     })?;
     let default = RemoteRuntimeConfig::new(api_url, api_key);
-    Ok(Arc::new(RemoteRuntimeProvider::new(RemoteRuntimeConfig {
+    let backend = RemoteRuntimeBackend::new(RemoteRuntimeConfig {
         init_timeout: settings.init_timeout.unwrap_or(default.init_timeout),
         api_timeout: settings.api_timeout.unwrap_or(default.api_timeout),
         enable_retries: settings.enable_retries,
@@ -354,7 +355,8 @@ fn remote(sandbox: &SandboxSettings) -> anyhow::Result<Arc<dyn SandboxProvider>>
         default_image: sandbox.image.clone(),
         additional_ca: settings.ca_file.clone(),
         ..default
-    })?))
+    })?;
+    Ok(Arc::new(RemoteRuntimeProvider::new(backend)))
 }
 
 /// Spec of a conversation's sandbox as configured, without a workspace.

@@ -97,6 +97,7 @@ impl LocalBackend {
         let backend = Self::of(IsolationChoice::Only(kind));
         let found = backend
             .local_provider(ServerBinary::from_file("/nowhere"))
+            .backend()
             .isolation()
             .await;
         match found {
@@ -117,6 +118,7 @@ impl LocalBackend {
     pub async fn with_control_groups(self) -> Option<Self> {
         let bounds = self
             .local_provider(ServerBinary::from_file("/nowhere"))
+            .backend()
             .bounds()
             .await
             .unwrap()

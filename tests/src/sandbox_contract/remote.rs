@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use engine::sandbox::{
-    ProviderCapabilities, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary, ServerAccess, StartProgress,
+    ProviderCapabilities, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary,
+    ServerAccess, StartProgress,
 };
 use protocol::SandboxId;
 use protocol::record::SandboxLeased;
@@ -18,7 +19,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandbox_client::ServerBinary;
 use sandbox_host::{SandboxHost, SandboxHostConfig};
 use sandbox_remote::{
-    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
+    RemoteRuntimeBackend, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
+    RemoteServerProvider,
 };
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
@@ -104,12 +106,14 @@ impl<B: Backend> SandboxHostBackend<B> {
 /// Returns the client's provider for a sandbox-host, with short timeouts.
 pub fn client_for(address: SocketAddr, secret: &str) -> RemoteRuntimeProvider {
     let url = format!("http://{address}").parse().unwrap();
-    RemoteRuntimeProvider::new(RemoteRuntimeConfig {
-        init_timeout: Duration::from_secs(30),
-        api_timeout: Duration::from_secs(20),
-        ..RemoteRuntimeConfig::new(url, secret.to_owned().into())
-    })
-    .unwrap()
+    RemoteRuntimeProvider::new(
+        RemoteRuntimeBackend::new(RemoteRuntimeConfig {
+            init_timeout: Duration::from_secs(30),
+            api_timeout: Duration::from_secs(20),
+            ..RemoteRuntimeConfig::new(url, secret.to_owned().into())
+        })
+        .unwrap(),
+    )
 }
 
 /// Returns the id of the sandbox on the sandbox-host.

@@ -85,6 +85,7 @@ async fn engine_check_fails_within_two_seconds() {
         return;
     };
     DockerProvider::new(backend.config())
+        .backend()
         .answers()
         .await
         .unwrap();
@@ -93,7 +94,12 @@ async fn engine_check_fails_within_two_seconds() {
     let _listener = std::os::unix::net::UnixListener::bind(&silent).unwrap();
     let started = Instant::now();
     let backend = backend.with_host(format!("unix://{}", silent.display()));
-    let failed = error(DockerProvider::new(backend.config()).answers().await);
+    let failed = error(
+        DockerProvider::new(backend.config())
+            .backend()
+            .answers()
+            .await,
+    );
     assert!(
         matches!(failed, SandboxError::RuntimeUnavailable { .. }),
         "{failed}"

@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use sandbox_host::SandboxHostConfig;
-use sandbox_remote::{RemoteRuntimeConfig, RemoteRuntimeProvider};
+use sandbox_remote::{RemoteRuntimeBackend, RemoteRuntimeConfig, RemoteRuntimeProvider};
 use serde_json::{Value, json};
 use tests::sandbox_contract::local::LocalBackend;
 use tests::sandbox_contract::remote::{OTHER_SECRET, SECRET, SandboxHostBackend, client_for};
@@ -25,11 +25,13 @@ fn client_without_retries(address: SocketAddr, secret: &str) -> RemoteRuntimePro
         format!("http://{address}").parse().unwrap(),
         secret.to_owned().into(),
     );
-    RemoteRuntimeProvider::new(RemoteRuntimeConfig {
-        enable_retries: false,
-        ..config
-    })
-    .unwrap()
+    RemoteRuntimeProvider::new(
+        RemoteRuntimeBackend::new(RemoteRuntimeConfig {
+            enable_retries: false,
+            ..config
+        })
+        .unwrap(),
+    )
 }
 
 async fn ask(address: SocketAddr, request: Request<Full<Bytes>>) -> (StatusCode, Value) {

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use engine::sandbox::{Lifetime, SandboxError, SandboxProvider, SandboxSpec, SandboxState};
-use sandbox_remote::{RemoteRuntimeConfig, RemoteRuntimeProvider};
+use sandbox_remote::{RemoteRuntimeBackend, RemoteRuntimeConfig, RemoteRuntimeProvider};
 use serde_json::{Value, json};
 use tests::sandbox_contract::remote::{DirectServerBackend, SERVER_KEY};
 use tests::sandbox_contract::{error, run};
@@ -104,7 +104,9 @@ async fn start_is_retried_and_readiness_awaited_when_service_is_busy() {
         ScriptedService::default(),
     );
     let server = backend.start().await;
-    let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
+    let provider = RemoteRuntimeProvider::new(
+        RemoteRuntimeBackend::new(config(service.serve().await)).unwrap(),
+    );
     let runtime = |status: &str| {
         json!({
             "runtime_id": "run-7", "session_id": "talk-1", "url": format!("http://{}", server.address),
@@ -248,8 +250,7 @@ async fn service_error_is_quoted_when_retries_or_time_run_out() {
     for (config, times) in [(once, 1..=1), (short, 2..=3)] {
         let started = Instant::now();
         let failed = error(
-            RemoteRuntimeProvider::new(config)
-                .unwrap()
+            RemoteRuntimeProvider::new(RemoteRuntimeBackend::new(config).unwrap())
                 .create(&spec(), &|_| {})
                 .await,
         );
@@ -279,7 +280,9 @@ async fn service_error_is_quoted_when_retries_or_time_run_out() {
 #[tokio::test]
 async fn failed_sandbox_is_stopped_and_reported() {
     let service = ScriptedService::default();
-    let provider = RemoteRuntimeProvider::new(config(service.serve().await)).unwrap();
+    let provider = RemoteRuntimeProvider::new(
+        RemoteRuntimeBackend::new(config(service.serve().await)).unwrap(),
+    );
     let runtime = json!({"runtime_id": "run-7", "url": "http://127.0.0.1:9", "status": "running"});
     service.script("POST /api/start", [(200, runtime.clone())]);
     service.script(
@@ -307,10 +310,11 @@ async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
     let service = ScriptedService::default();
     service.script("GET /api/sessions/talk-1", [(200, json!("a web page"))]);
     let failed = error(
-        RemoteRuntimeProvider::new(config(service.serve().await))
-            .unwrap()
-            .create(&spec(), &|_| {})
-            .await,
+        RemoteRuntimeProvider::new(
+            RemoteRuntimeBackend::new(config(service.serve().await)).unwrap(),
+        )
+        .create(&spec(), &|_| {})
+        .await,
     );
     assert!(
         failed
@@ -324,8 +328,7 @@ async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
     let site = Router::new().fallback(async || axum::response::Html("<!doctype html><p>Welcome"));
     tokio::spawn(async move { axum::serve(listener, site).await });
     let failed = error(
-        RemoteRuntimeProvider::new(config(address))
-            .unwrap()
+        RemoteRuntimeProvider::new(RemoteRuntimeBackend::new(config(address)).unwrap())
             .create(&spec(), &|_| {})
             .await,
     );
@@ -344,8 +347,7 @@ async fn error_is_typed_when_runtime_api_is_invalid_or_silent() {
     };
     let started = Instant::now();
     let failed = error(
-        RemoteRuntimeProvider::new(silent)
-            .unwrap()
+        RemoteRuntimeProvider::new(RemoteRuntimeBackend::new(silent).unwrap())
             .create(&spec(), &|_| {})
             .await,
     );

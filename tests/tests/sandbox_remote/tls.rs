@@ -12,7 +12,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::PrivateKeyDer;
 use sandbox_host::SandboxHostConfig;
 use sandbox_remote::{
-    RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig, RemoteServerProvider,
+    RemoteRuntimeBackend, RemoteRuntimeConfig, RemoteRuntimeProvider, RemoteServerConfig,
+    RemoteServerProvider,
 };
 use tempfile::TempDir;
 use tests::sandbox_contract::local::LocalBackend;
@@ -174,11 +175,13 @@ async fn sandbox_host_leases_only_over_tls_when_behind_a_proxy() {
     });
     let client = |url: &str| {
         let config = RemoteRuntimeConfig::new(url.parse().unwrap(), SECRET.to_owned().into());
-        RemoteRuntimeProvider::new(RemoteRuntimeConfig {
-            additional_ca: Some(authority.file()),
-            ..config
-        })
-        .unwrap()
+        RemoteRuntimeProvider::new(
+            RemoteRuntimeBackend::new(RemoteRuntimeConfig {
+                additional_ca: Some(authority.file()),
+                ..config
+            })
+            .unwrap(),
+        )
     };
     let provider = client(&url);
     let sandbox = provider.create(&spec(&backend), &|_| {}).await.unwrap();

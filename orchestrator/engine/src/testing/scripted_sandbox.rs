@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{
     ByteSource, Lifetime, OnOutput, OutputChunk, ProviderCapabilities, Sandbox, SandboxError,
-    SandboxFiles, SandboxProcesses, SandboxProvider, SandboxSpec, SandboxState, SandboxStreams, SandboxSummary, ServerAccess, StartProgress,
-    TransferKind,
+    SandboxFiles, SandboxProcesses, SandboxProvider, SandboxSpec, SandboxState, SandboxStreams,
+    SandboxSummary, ServerAccess, StartProgress, TransferKind,
 };
 
 /// The prefix of the ids of its sandboxes.

@@ -30,17 +30,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::engine::errors::format_chain;
 use ::engine::sandbox::{
-    ResourceUsage, Sandbox, SandboxDetails, SandboxError, SandboxMonitoring, SandboxPausing,
-    SandboxProvider, SandboxSnapshots, SandboxSpec, SandboxSummary, ServerAccess, Snapshot,
-    SnapshotPurpose, StartProgress,
+    ProviderCapabilities, ResourceUsage, SandboxDetails, SandboxError, SandboxMonitoring,
+    SandboxPausing, SandboxSnapshots, SandboxSummary, Snapshot, SnapshotPurpose,
 };
 use async_trait::async_trait;
-use protocol::record::SandboxLeased;
-use protocol::{BootId, SandboxId};
-use sandbox_client::provisioning::sandbox_id_of;
-use sandbox_client::{ActionClient, Address, UnfinishedStart};
+use protocol::SandboxId;
+use sandbox_client::{
+    ActionClient, Backend, OnPaused, Provider, ProvisionRequest, Provisioned, ServerLocation,
+};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
@@ -50,8 +48,8 @@ use engine::Engine;
 use exec_stream::ExecStream;
 use image::Image;
 use labels::Ownership;
-use lifecycle::ContainerInfo;
 pub use pooled_sandbox::pool_entry_holder;
+use start::{ContainerStart, explain};
 use warm_pool::WarmPool;
 
 const RUNTIME: &str = "docker";
@@ -62,13 +60,16 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1500);
 /// A busy one may take longer. More than the search waits for one socket.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Provisions sandboxes as containers.
-pub struct DockerProvider {
+/// Provides sandboxes that are containers.
+pub type DockerProvider = Provider<DockerBackend>;
+
+/// Provisions action servers in containers.
+pub struct DockerBackend {
     installation: Arc<Installation>,
     pool: Option<WarmPool>,
 }
 
-/// State that the provider shares with its background tasks.
+/// State that the backend shares with its background tasks.
 struct Installation {
     config: DockerConfig,
     engine: OnceCell<Engine>,
@@ -87,10 +88,10 @@ impl Installation {
     }
 }
 
-impl DockerProvider {
-    /// Creates a provider. Connects to the engine on first use, or immediately in a background task
-    /// if a warm pool is configured. The task needs a tokio runtime.
-    pub fn new(config: DockerConfig) -> Self {
+/// Connects to the engine on first use, or immediately in a background task if a warm pool is
+/// configured. The task needs a tokio runtime.
+impl From<DockerConfig> for DockerBackend {
+    fn from(config: DockerConfig) -> Self {
         let installation = Arc::new(Installation {
             config,
             engine: OnceCell::new(),
@@ -99,7 +100,9 @@ impl DockerProvider {
         let pool = WarmPool::start(&installation);
         Self { installation, pool }
     }
+}
 
+impl DockerBackend {
     /// Whether there is an engine, so that the caller can fall back to another runtime.
     ///
     /// # Errors
@@ -169,16 +172,15 @@ impl DockerProvider {
     async fn adopt(
         &self,
         engine: &Engine,
-        spec: &SandboxSpec,
-        sandbox: &SandboxId,
+        request: &ProvisionRequest<'_>,
         image: &Image,
     ) -> Option<ActionClient> {
+        let ProvisionRequest { sandbox, spec, .. } = *request;
         let pool = self.pool.as_ref().filter(|pool| pool.fits(spec, image))?;
         while let Some(pooled_sandbox) = pool.take(image) {
-            match pooled_sandbox
-                .adopt(engine, &self.installation.config.owner, sandbox)
-                .await
-            {
+            let owner = self.installation.config.owner.clone();
+            let adoption = pooled_sandbox.adopt(engine.clone(), owner, sandbox.clone());
+            match request.steps().run(adoption).await {
                 Ok(client) => return Some(client),
                 // The name is not free for any of them.
                 Err(SandboxError::Invalid { .. }) => return None,
@@ -187,95 +189,35 @@ impl DockerProvider {
         }
         None
     }
-
-    async fn start_sandbox(
-        &self,
-        engine: &Engine,
-        spec: &SandboxSpec,
-        sandbox: &SandboxId,
-        image: &Image,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<ActionClient, SandboxError> {
-        let (removing, left) = (engine.clone(), sandbox.clone());
-        let owner = self.installation.config.owner.clone();
-        let unfinished = UnfinishedStart::new(&self.installation.removals, async move {
-            if let Err(error) = removing.remove_of(&owner, left.as_str()).await {
-                tracing::warn!(sandbox = %left, error = format_chain(&error), "cannot clean up after a failed start");
-            }
-        });
-        let start = start::ContainerStart {
-            engine,
-            config: &self.installation.config,
-            spec,
-            belongs: Ownership::Conversation(&spec.conversation),
-            sandbox,
-            image,
-            steps: unfinished.steps(),
-        };
-        let started = start.run(on_progress).await;
-        unfinished
-            .finish(started.map(|started| started.client))
-            .await
-    }
-
-    /// Returns the address of an existing sandbox.
-    fn address_of(&self, engine: &Engine, sandbox: &SandboxId, found: &ContainerInfo) -> Address {
-        let key_of = found.key_of.as_ref().unwrap_or(sandbox);
-        address(
-            &self.installation.config,
-            engine,
-            sandbox,
-            key_of,
-            sandbox.as_str(),
-        )
-    }
-
-    /// Connects to an existing sandbox, and resumes it if it is paused.
-    async fn connect_existing(
-        &self,
-        sandbox: &SandboxId,
-        boot_id: Option<&BootId>,
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let engine = self.engine().await?;
-        let found = engine.inspect_container(sandbox.as_str()).await?;
-        if found.is_paused {
-            engine.resume(sandbox.as_str()).await?;
-        }
-        Ok(Box::new(
-            ActionClient::reconnect(self.address_of(engine, sandbox, &found), boot_id).await?,
-        ))
-    }
 }
 
-/// Returns the address of a container's server. `sandbox` is its current name, `key_of` the one it
-/// was created under.
-fn address(
+/// Returns the location of a container's server, whose key is derived from the name `key_of` under
+/// which the container was created.
+fn location(
     config: &DockerConfig,
     engine: &Engine,
-    sandbox: &SandboxId,
     key_of: &SandboxId,
     container: &str,
-) -> Address {
-    Address {
-        runtime: RUNTIME,
-        sandbox: sandbox.clone(),
+) -> ServerLocation {
+    ServerLocation {
         key: config.secret.derive_key(key_of),
         connector: Box::new(ExecStream::new(engine.clone(), container)),
     }
 }
 
 #[async_trait]
-impl SandboxProvider for DockerProvider {
+impl Backend for DockerBackend {
     fn runtime(&self) -> &'static str {
         RUNTIME
     }
 
-    async fn create(
-        &self,
-        spec: &SandboxSpec,
-        on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let sandbox = sandbox_id_of(&spec.conversation)?;
+    async fn provision(&self, request: &ProvisionRequest<'_>) -> Result<Provisioned, SandboxError> {
+        let ProvisionRequest {
+            sandbox,
+            spec,
+            on_progress,
+            ..
+        } = *request;
         let (engine, config) = (self.engine().await?, &self.installation.config);
         let image_name = spec.image.as_deref().unwrap_or(&config.default_image);
         let image = image::ensure(engine, config, image_name, on_progress).await?;
@@ -284,31 +226,35 @@ impl SandboxProvider for DockerProvider {
                 detail: format!("the image {image_name} is a snapshot of a sandbox"),
             });
         }
-        let client = match self.adopt(engine, spec, &sandbox, &image).await {
-            // The pool entry belongs to the conversation from here on, and receives its
-            // environment.
-            Some(adopted) => match adopted.set_initial_environment(&spec.environment).await {
-                Ok(()) => adopted,
-                Err(error) => {
-                    engine.remove_of(&config.owner, sandbox.as_str()).await?;
-                    return Err(error);
-                }
-            },
-            None => {
-                self.start_sandbox(engine, spec, &sandbox, &image, on_progress)
-                    .await?
-            }
+        if let Some(adopted) = self.adopt(engine, request, &image).await {
+            return Ok(Provisioned::Connected(adopted));
+        }
+        let start = ContainerStart {
+            engine,
+            config,
+            spec,
+            belongs: Ownership::Conversation(&spec.conversation),
+            sandbox,
+            image: &image,
+            steps: request.steps(),
         };
-        Ok(Box::new(client))
+        let started = start.run(on_progress).await?;
+        Ok(Provisioned::Started(started.server))
     }
 
-    async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.connect_existing(&lease.sandbox_id, Some(&lease.boot_id))
-            .await
-    }
-
-    async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        self.connect_existing(sandbox, None).await
+    async fn locate(
+        &self,
+        sandbox: &SandboxId,
+        on_paused: OnPaused,
+    ) -> Result<ServerLocation, SandboxError> {
+        let (engine, config) = (self.engine().await?, &self.installation.config);
+        let container = sandbox.as_str();
+        let found = engine.inspect_container(container).await?;
+        if found.is_paused && on_paused == OnPaused::Resume {
+            engine.resume(container).await?;
+        }
+        let key_of = found.key_of.as_ref().unwrap_or(sandbox);
+        Ok(location(config, engine, key_of, container))
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
@@ -316,25 +262,6 @@ impl SandboxProvider for DockerProvider {
             .await?
             .containers_of(&self.installation.config.owner)
             .await
-    }
-
-    fn pausing(&self) -> Result<&dyn SandboxPausing, SandboxError> {
-        Ok(self)
-    }
-
-    fn snapshots(&self) -> Result<&dyn SandboxSnapshots, SandboxError> {
-        Ok(self)
-    }
-
-    fn monitoring(&self) -> Result<&dyn SandboxMonitoring, SandboxError> {
-        Ok(self)
-    }
-
-    async fn server_access(&self, sandbox: &SandboxId) -> Result<ServerAccess, SandboxError> {
-        let engine = self.engine().await?;
-        // Reading the address does not resume a paused sandbox.
-        let found = engine.inspect_container(sandbox.as_str()).await?;
-        Ok(self.address_of(engine, sandbox, &found).into())
     }
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
@@ -353,21 +280,41 @@ impl SandboxProvider for DockerProvider {
         Ok(())
     }
 
-    async fn wait_for_cleanup(&self) {
-        self.installation.removals.close();
-        self.installation.removals.wait().await;
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        ProviderCapabilities {
+            pausing: Some(self),
+            snapshots: Some(self),
+            monitoring: Some(self),
+        }
+    }
+
+    /// Keeps the snapshot of a fork, from which its start can be repeated.
+    async fn remove_unfinished(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        let owner = &self.installation.config.owner;
+        let engine = self.engine().await?;
+        engine.remove_of(owner, sandbox.as_str()).await.map(drop)
+    }
+
+    async fn explain(&self, sandbox: &SandboxId, error: SandboxError) -> SandboxError {
+        match self.engine().await {
+            Ok(engine) => explain(engine, &self.installation.config, sandbox, error).await,
+            Err(_) => error,
+        }
+    }
+
+    fn tasks(&self) -> TaskTracker {
+        self.installation.removals.clone()
     }
 
     async fn shut_down(&self) {
         if let Some(pool) = &self.pool {
             pool.end().await;
         }
-        self.wait_for_cleanup().await;
     }
 }
 
 #[async_trait]
-impl SandboxPausing for DockerProvider {
+impl SandboxPausing for DockerBackend {
     async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         self.engine().await?.pause(sandbox.as_str()).await
     }
@@ -378,7 +325,7 @@ impl SandboxPausing for DockerProvider {
 }
 
 #[async_trait]
-impl SandboxSnapshots for DockerProvider {
+impl SandboxSnapshots for DockerBackend {
     async fn create_snapshot(
         &self,
         sandbox: &SandboxId,
@@ -403,7 +350,7 @@ impl SandboxSnapshots for DockerProvider {
 }
 
 #[async_trait]
-impl SandboxMonitoring for DockerProvider {
+impl SandboxMonitoring for DockerBackend {
     async fn details(&self, sandbox: &SandboxId) -> Result<SandboxDetails, SandboxError> {
         self.engine().await?.details(sandbox.as_str()).await
     }

@@ -3,6 +3,7 @@
 //! Dropping it before it is adopted removes it. Adoption renames the container to the name of the
 //! conversation's sandbox. The key is derived from the original name, which a label stores.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::sandbox::{ResourceLimits, SandboxError, SandboxSpec};
@@ -15,7 +16,7 @@ use super::config::MAX_HOLDER_LENGTH;
 use super::engine::Engine;
 use super::image::{self, Image};
 use super::labels::Ownership;
-use super::start::{ContainerStart, Started};
+use super::start::{ContainerStart, Started, explain};
 use super::{Installation, RUNTIME};
 
 /// Name prefix that no sandbox of a conversation has.
@@ -82,8 +83,15 @@ pub(super) async fn make(
         image: &image,
         steps: unadopted.steps(),
     };
-    match start.run(&|_| {}).await {
-        Ok(Started { client, container }) => Ok(PooledSandbox {
+    let connected = async {
+        let Started { server, container } = start.run(&|_| {}).await?;
+        match server.connect(RUNTIME, &sandbox, &BTreeMap::new()).await {
+            Ok(client) => Ok((client, container)),
+            Err(error) => Err(explain(engine, config, &sandbox, error).await),
+        }
+    };
+    match connected.await {
+        Ok((client, container)) => Ok(PooledSandbox {
             client,
             container,
             image_id: image.id,
@@ -99,12 +107,12 @@ impl PooledSandbox {
     }
 
     /// Renames the entry to this sandbox, and replaces a container of the owner that has the name.
-    /// On an error the entry is removed.
+    /// On an error the entry is removed. Must not be dropped before it is completed.
     pub(super) async fn adopt(
         self,
-        engine: &Engine,
-        owner: &str,
-        sandbox: &SandboxId,
+        engine: Engine,
+        owner: String,
+        sandbox: SandboxId,
     ) -> Result<ActionClient, SandboxError> {
         let Self {
             client,
@@ -119,15 +127,11 @@ impl PooledSandbox {
                 detail: format!("the container {container} does not answer"),
             });
         }
-        let (engine, owner, name) = (engine.clone(), owner.to_owned(), sandbox.clone());
-        let renaming = async move {
-            engine
-                .rename_replacing(&container, &owner, name.as_str())
-                .await
-        };
-        let renamed = unadopted.steps().run(renaming).await;
+        let renamed = engine
+            .rename_replacing(&container, &owner, sandbox.as_str())
+            .await;
         unadopted
-            .finish(renamed.map(|()| client.with_sandbox_id(sandbox.clone())))
+            .finish(renamed.map(|()| client.with_sandbox_id(sandbox)))
             .await
     }
 }

@@ -1,4 +1,4 @@
-//! Start of one container: from an available image to a server that responds.
+//! Start of one container: from an available image to a running server.
 //!
 //! On an error, the caller removes what was created.
 
@@ -11,8 +11,8 @@ use bollard::query_parameters::{
 };
 use engine::sandbox::{SandboxError, SandboxSpec, StartProgress};
 use protocol::SandboxId;
-use sandbox_client::provisioning::{start_error, with_logs};
-use sandbox_client::{ActionClient, Steps};
+use sandbox_client::provisioning::with_logs;
+use sandbox_client::{ServerLocation, StartTimeout, StartedServer, Steps};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
@@ -23,7 +23,7 @@ use super::image::Image;
 use super::labels::Ownership;
 use super::lifecycle::foreign_container;
 use super::user::{self, User};
-use super::{DockerConfig, ServerSource, address, archive, machine, mounts};
+use super::{DockerConfig, ServerSource, archive, location, machine, mounts};
 
 /// Length of a container id in the engine's own lists.
 const SHORT_ID_LENGTH: usize = 12;
@@ -43,9 +43,10 @@ pub(super) struct ContainerStart<'a> {
     pub(super) steps: Steps,
 }
 
-/// A container whose server responds.
+/// A container that was started.
 pub(super) struct Started {
-    pub(super) client: ActionClient,
+    /// Its server, which may not respond yet.
+    pub(super) server: StartedServer,
     /// Container id, which stays the same when the container is renamed.
     pub(super) container: String,
 }
@@ -56,25 +57,26 @@ impl ContainerStart<'_> {
         &self,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
     ) -> Result<Started, SandboxError> {
-        let (container, limit) = (self.sandbox.as_str(), self.config.start_timeout);
-        let started = timeout(limit, self.start(on_progress))
-            .await
-            .unwrap_or_else(|_| {
-                Err(start_error(format!(
-                    "the container {container} was not ready within {} s",
-                    limit.as_secs()
-                )))
-            });
-        match started {
-            Err(error) => Err(self.explained(error).await),
-            ready => ready,
+        let limit = self.config.start_timeout;
+        let timeout = StartTimeout::new(format_args!("the container {}", self.sandbox), limit);
+        match timeout.bound(self.start(on_progress)).await {
+            Ok((location, container)) => Ok(Started {
+                server: StartedServer {
+                    location,
+                    connect_timeout: limit,
+                    start_timeout: Some(timeout),
+                },
+                container,
+            }),
+            Err(error) => Err(explain(self.engine, self.config, self.sandbox, error).await),
         }
     }
 
+    /// Returns the location of the server, and the container id.
     async fn start(
         &self,
         on_progress: &(dyn Fn(StartProgress) + Send + Sync),
-    ) -> Result<Started, SandboxError> {
+    ) -> Result<(ServerLocation, String), SandboxError> {
         on_progress(StartProgress::Starting);
         mounts::check_targets(&self.spec.volumes)?;
         let user = user::for_folders_of(self.engine, self.spec).await?;
@@ -90,14 +92,9 @@ impl ContainerStart<'_> {
             Ownership::Conversation(_) => self.sandbox.as_str(),
             Ownership::PoolHolder(_) => &container, // its name is going to change
         };
-        let address = address(self.config, self.engine, self.sandbox, self.sandbox, named);
-        self.start_with_key(&address.key).await?;
-        on_progress(StartProgress::Connecting);
-        let client = ActionClient::connect(address, self.config.start_timeout).await?;
-        client
-            .set_initial_environment(&self.spec.environment)
-            .await?;
-        Ok(Started { client, container })
+        let location = location(self.config, self.engine, self.sandbox, named);
+        self.start_with_key(&location.key).await?;
+        Ok((location, container))
     }
 
     /// Creates the container and returns its id. Support of disk quotas is detected by requesting
@@ -218,43 +215,6 @@ impl ContainerStart<'_> {
         Ok(())
     }
 
-    /// Adds the container's logs to an error, and the cause if it can be determined.
-    async fn explained(&self, error: SandboxError) -> SandboxError {
-        let (logs, mismatch, missing) = tokio::join!(
-            self.engine.log_tail(self.sandbox.as_str()),
-            machine::mismatch(self.engine, &self.config.server),
-            timeout(EXPLANATION_TIMEOUT, self.missing_network()),
-        );
-        let (detail, logs) = match with_logs(error, logs) {
-            SandboxError::Start { detail, logs } => (detail, logs),
-            other => return other,
-        };
-        let detail = match (missing.ok().flatten(), mismatch, &self.config.gpus) {
-            (Some(network), ..) => format!(
-                "the engine has no network {network}: make it with `docker network create {network}`, or configure \
-                 another one"
-            ),
-            (None, Some(mismatch), _) => format!("{detail}: {mismatch}"),
-            (None, None, Some(_)) => {
-                format!(
-                    "{detail} (GPUs were asked for: the engine needs the NVIDIA Container Toolkit)"
-                )
-            }
-            (None, None, None) => detail,
-        };
-        SandboxError::Start { detail, logs }
-    }
-
-    async fn missing_network(&self) -> Option<&str> {
-        for network in self.config.networks() {
-            let found = self.engine.docker.inspect_network(network, None).await;
-            if found.is_err_and(|error| status(&error) == Some(404)) {
-                return Some(network);
-            }
-        }
-        None
-    }
-
     /// Makes the workspace writable for the image's user, because the engine would create it for
     /// root only. In a snapshot, the folders of our tmpfs too: the engine gives a tmpfs the mode of
     /// the folder that it covers.
@@ -327,6 +287,46 @@ impl ContainerStart<'_> {
             )
         })
     }
+}
+
+/// Adds the container's logs to the error of a start, and the cause if it can be determined.
+pub(super) async fn explain(
+    engine: &Engine,
+    config: &DockerConfig,
+    sandbox: &SandboxId,
+    error: SandboxError,
+) -> SandboxError {
+    let (logs, mismatch, missing) = tokio::join!(
+        engine.log_tail(sandbox.as_str()),
+        machine::mismatch(engine, &config.server),
+        timeout(EXPLANATION_TIMEOUT, missing_network(engine, config)),
+    );
+    let (detail, logs) = match with_logs(error, logs) {
+        SandboxError::Start { detail, logs } => (detail, logs),
+        other => return other,
+    };
+    let detail = match (missing.ok().flatten(), mismatch, &config.gpus) {
+        (Some(network), ..) => format!(
+            "the engine has no network {network}: make it with `docker network create {network}`, or configure \
+             another one"
+        ),
+        (None, Some(mismatch), _) => format!("{detail}: {mismatch}"),
+        (None, None, Some(_)) => {
+            format!("{detail} (GPUs were asked for: the engine needs the NVIDIA Container Toolkit)")
+        }
+        (None, None, None) => detail,
+    };
+    SandboxError::Start { detail, logs }
+}
+
+async fn missing_network<'a>(engine: &Engine, config: &'a DockerConfig) -> Option<&'a str> {
+    for network in config.networks() {
+        let found = engine.docker.inspect_network(network, None).await;
+        if found.is_err_and(|error| status(&error) == Some(404)) {
+            return Some(network);
+        }
+    }
+    None
 }
 
 /// Error of the creation of a container.
