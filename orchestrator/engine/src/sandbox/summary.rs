@@ -25,6 +25,18 @@ pub struct SandboxSummary {
 }
 
 impl SandboxSummary {
+    /// Creates the summary of a running sandbox, without what some runtimes do not know.
+    pub fn new(sandbox: SandboxId, conversation: Option<ConversationId>) -> Self {
+        Self {
+            sandbox,
+            conversation,
+            lifetime: Lifetime::Conversation,
+            image: None,
+            condition: SandboxState::Running,
+            created_at: None,
+        }
+    }
+
     /// Whether a sweep removes it if it is not in use.
     pub fn may_be_swept(&self) -> bool {
         self.lifetime == Lifetime::Conversation || self.lifetime.is_expired()

@@ -200,18 +200,12 @@ impl SandboxProvider for ScriptedProvider {
     }
 
     async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
-        let summary = |(sandbox, _): (&SandboxId, _)| SandboxSummary {
-            sandbox: sandbox.clone(),
-            conversation: sandbox
-                .as_str()
-                .strip_prefix(PREFIX)
-                .and_then(|name| name.parse().ok()),
-            lifetime: Lifetime::Conversation,
-            image: None,
-            condition: SandboxState::Running,
-            created_at: None,
+        let summary = |sandbox: &SandboxId| {
+            let conversation = sandbox.as_str().strip_prefix(PREFIX);
+            let conversation = conversation.and_then(|name| name.parse().ok());
+            SandboxSummary::new(sandbox.clone(), conversation)
         };
-        Ok(lock(&self.machines).iter().map(summary).collect())
+        Ok(lock(&self.machines).keys().map(summary).collect())
     }
 
     fn capabilities(&self) -> ProviderCapabilities<'_> {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use engine::sandbox::{
@@ -57,8 +58,10 @@ pub trait Backend: Send + Sync + 'static {
     /// See [`SandboxError`]. A retry may succeed.
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError>;
 
-    /// Returns what the runtime can do beyond this trait.
-    fn capabilities(&self) -> ProviderCapabilities<'_>;
+    /// Returns what the runtime can do beyond this trait: by default nothing.
+    fn capabilities(&self) -> ProviderCapabilities<'_> {
+        ProviderCapabilities::default()
+    }
 
     /// Whether a sandbox host may lease the sandboxes to its clients.
     fn is_leasable(&self) -> bool {
@@ -130,4 +133,15 @@ pub enum Provisioned {
     Started(StartedServer),
     /// A pre-warmed sandbox, whose server is connected.
     Connected(ActionClient),
+}
+
+impl Provisioned {
+    /// Creates the result of a start whose parts have timeouts of their own.
+    pub fn started(location: ServerLocation, connect_timeout: Duration) -> Self {
+        Self::Started(StartedServer {
+            location,
+            connect_timeout,
+            start_timeout: None,
+        })
+    }
 }

@@ -226,10 +226,7 @@ fn summarize(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
         .flatten()
         .is_some_and(|processes| processes.server.is_alive());
     Some(SandboxSummary {
-        sandbox: name.parse().ok()?,
-        conversation: Some(conversation_of(name)?),
         lifetime: folder.lifetime(),
-        image: None,
         condition: if is_running {
             SandboxState::Running
         } else {
@@ -239,6 +236,7 @@ fn summarize(folder: SandboxFolder, name: &str) -> Option<SandboxSummary> {
             .and_then(|found| found.created())
             .ok()
             .and_then(|time| Timestamp::try_from(time).ok()),
+        ..SandboxSummary::new(name.parse().ok()?, Some(conversation_of(name)?))
     })
 }
 

@@ -34,7 +34,7 @@ use protocol::SandboxId;
 use sandbox_client::provisioning::check_workspace;
 use sandbox_client::{
     Backend, HostSecret, OnPaused, Provider, ProvisionRequest, Provisioned, ServerBinary,
-    ServerLocation, StartedServer,
+    ServerLocation,
 };
 use tokio_util::task::TaskTracker;
 
@@ -267,11 +267,10 @@ impl Backend for LocalBackend {
             working_dir,
         };
         steps.run(start.run()).await?;
-        Ok(Provisioned::Started(StartedServer {
-            location: self.location(sandbox)?,
-            connect_timeout: CONNECT_TIMEOUT,
-            start_timeout: None,
-        }))
+        Ok(Provisioned::started(
+            self.location(sandbox)?,
+            CONNECT_TIMEOUT,
+        ))
     }
 
     async fn locate(

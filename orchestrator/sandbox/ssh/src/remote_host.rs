@@ -237,11 +237,8 @@ fn parse_summary(line: &str) -> Option<SandboxSummary> {
     let (name, lifetime, created, condition) =
         (words.next()?, words.next()?, words.next()?, words.next()?);
     Some(SandboxSummary {
-        sandbox: name.parse().ok()?,
-        conversation: Some(conversation_of(name)?),
         // A later version may know more lifetimes. Sweeps keep what they do not understand.
         lifetime: lifetime.parse().unwrap_or(Lifetime::UntilRemoved),
-        image: None,
         condition: if condition == "running" {
             SandboxState::Running
         } else {
@@ -251,6 +248,7 @@ fn parse_summary(line: &str) -> Option<SandboxSummary> {
             .parse()
             .ok()
             .and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        ..SandboxSummary::new(name.parse().ok()?, Some(conversation_of(name)?))
     })
 }
 
