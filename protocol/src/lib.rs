@@ -1,5 +1,5 @@
-//! The types that cross process boundaries: V0's events, the API of the action server, and V0's API
-//! for clients of the host server.
+//! The types that cross process boundaries: V0's events, the API of the action server, V0's API for
+//! clients of the host server, and V0's runtime API, by which sandboxes are leased.
 //!
 //! Data types only. No runtime, no HTTP, no clock: the caller supplies times and ids. An event read
 //! from V0's JSON serializes to the same JSON, also if an older version of V0 wrote it (see
@@ -23,6 +23,7 @@ pub mod python_json;
 pub mod python_literal;
 pub mod record;
 pub mod risk;
+pub mod runtime_api;
 pub mod sandbox_api;
 pub mod tool_call;
 pub mod untrusted_json;

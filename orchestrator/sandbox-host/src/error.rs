@@ -4,7 +4,7 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use engine::sandbox::SandboxError;
 use http::{HeaderValue, StatusCode, header};
-use sandbox_client::runtime_api::{ApiErrorBody, ApiErrorCode};
+use protocol::runtime_api::{ApiErrorBody, ApiErrorCode};
 
 use engine::errors::format_chain;
 

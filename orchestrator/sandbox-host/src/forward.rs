@@ -13,7 +13,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 use http_body_util::BodyExt;
 use hyper_util::rt::TokioIo;
-use sandbox_client::runtime_api::API_KEY_HEADER;
+use protocol::runtime_api::API_KEY_HEADER;
 use tokio::time::timeout;
 
 use super::Shared;

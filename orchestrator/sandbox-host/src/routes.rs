@@ -1,5 +1,5 @@
 //! The route table of a sandbox host. The requests and responses are in
-//! [`sandbox_client::runtime_api`].
+//! [`protocol::runtime_api`].
 //!
 //! All routes except `/alive` require a key: that of a client in `X-API-Key`, or below `/sandboxes`
 //! that of the sandbox in `X-Session-API-Key`.

@@ -6,17 +6,15 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, Path, State};
-use engine::sandbox::{
-    Lifetime, ResourceLimits, SandboxError, SandboxSpec, SandboxState, SandboxSummary,
-};
+use engine::sandbox::{Lifetime, ResourceLimits, SandboxError, SandboxSpec, SandboxSummary};
 use http::header;
 use http::request::Parts;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use protocol::SandboxId;
-use sandbox_client::provisioning::SNAPSHOT_REPOSITORY;
-use sandbox_client::runtime_api::{
-    API_KEY_HEADER, Runtime, RuntimeRequest, Runtimes, StartRequest, Status,
+use protocol::runtime_api::{
+    API_KEY_HEADER, Runtime, RuntimeRequest, RuntimeStatus, Runtimes, StartRequest,
 };
+use sandbox_client::provisioning::SNAPSHOT_REPOSITORY;
 use secrecy::ExposeSecret;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -131,12 +129,9 @@ async fn create_sandbox(
         Some(Ok(_sandbox)) => {
             reservation.lease();
             Ok(SandboxSummary {
-                sandbox,
-                conversation: Some(spec.conversation),
                 lifetime: spec.lifetime,
                 image: spec.image,
-                condition: SandboxState::Running,
-                created_at: None,
+                ..SandboxSummary::new(sandbox, Some(spec.conversation))
             })
         }
         Some(Err(error)) => Err(error.into()),
@@ -165,7 +160,7 @@ pub(super) async fn stop(
         .await
         .unwrap_or_else(|panic| Err(removal_panic(panic)))?;
     Ok(Json(Runtime {
-        status: Status::Stopped,
+        status: RuntimeStatus::Stopped,
         ..new_runtime(&lease, &sandbox)
     }))
 }
@@ -178,7 +173,7 @@ pub(super) async fn pause(
     let (lease, sandbox) = caller.read_own_sandbox(&shared, body).await?;
     shared.provider.pausing()?.pause(&sandbox).await?;
     Ok(Json(Runtime {
-        status: Status::Paused,
+        status: RuntimeStatus::Paused,
         ..new_runtime(&lease, &sandbox)
     }))
 }
@@ -193,7 +188,7 @@ pub(super) async fn resume(
     let _use = shared.registry.start_use(&sandbox)?;
     shared.provider.pausing()?.resume(&sandbox).await?;
     Ok(Json(Runtime {
-        status: Status::Running,
+        status: RuntimeStatus::Running,
         ..new_runtime(&lease, &sandbox)
     }))
 }
@@ -279,14 +274,16 @@ impl Caller {
         let access = shared.provider.server_access(&summary.sandbox).await?;
         let url = format!("{}/sandboxes/{}", self.origin, summary.sandbox);
         let status = match summary.condition.into() {
-            Status::Running if shared.registry.is_starting(&summary.sandbox) => Status::Starting,
+            RuntimeStatus::Running if shared.registry.is_starting(&summary.sandbox) => {
+                RuntimeStatus::Starting
+            }
             status => status,
         };
         let pod_status = match status {
-            Status::Running => "ready",
-            Status::Starting => "pending",
-            Status::Paused => "paused",
-            Status::Stopped | Status::Unknown => "failed",
+            RuntimeStatus::Running => "ready",
+            RuntimeStatus::Starting => "pending",
+            RuntimeStatus::Paused => "paused",
+            RuntimeStatus::Stopped | RuntimeStatus::Unknown => "failed",
         };
         Ok(Runtime {
             stream_url: Some(format!("{url}/stream")),
@@ -309,7 +306,7 @@ fn new_runtime(lease: &Lease, sandbox: &SandboxId) -> Runtime {
         session_id: lease.session.clone(),
         url: String::new(),
         session_api_key: None,
-        status: Status::Unknown,
+        status: RuntimeStatus::Unknown,
         pod_status: None,
         stream_url: None,
         lifetime: None,
@@ -396,10 +393,13 @@ fn spec(
             "fewer resources are requested than a sandbox needs".to_owned(),
         ));
     }
+    let lifetime = match request.lifetime {
+        Some(lifetime) => Lifetime::try_from(lifetime)
+            .map_err(|error| HostError::Invalid(format!("the body is invalid: {error}")))?,
+        None => Lifetime::Conversation,
+    };
     Ok(SandboxSpec {
-        lifetime: request
-            .lifetime
-            .map_or(Lifetime::Conversation, Lifetime::from),
+        lifetime,
         image: image.or_else(|| config.default_image.clone()),
         environment: request.environment,
         resources,

@@ -5,6 +5,7 @@ mod access;
 mod capability;
 pub mod decorator;
 mod error;
+mod runtime_api;
 mod script;
 mod snapshot;
 mod spec;

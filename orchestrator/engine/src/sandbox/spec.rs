@@ -98,7 +98,7 @@ impl fmt::Display for Lifetime {
 /// An unknown lifetime.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the lifetime of a sandbox")]
-pub struct UnknownLifetime(String);
+pub struct UnknownLifetime(pub(super) String);
 
 impl FromStr for Lifetime {
     type Err = UnknownLifetime;

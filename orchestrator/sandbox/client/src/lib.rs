@@ -11,7 +11,6 @@ mod connect;
 mod host_secret;
 mod provider;
 pub mod provisioning;
-pub mod runtime_api;
 mod server_binary;
 mod server_location;
 mod started_server;

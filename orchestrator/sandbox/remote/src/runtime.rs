@@ -15,11 +15,11 @@ use engine::sandbox::{
     SandboxSummary, StartProgress,
 };
 use protocol::SandboxId;
+use protocol::runtime_api::{Runtime, RuntimeRequest, RuntimeStatus, Runtimes, StartRequest};
 use sandbox_client::provisioning::{conversation_of, sandbox_id_of, secret_header, start_error};
-use sandbox_client::runtime_api::{Runtime, RuntimeRequest, Runtimes, StartRequest, Status};
 use sandbox_client::{
     Backend, Connector, OnPaused, Provider, ProvisionRequest, Provisioned, ServerLocation,
-    ServerUrl, StartedServer, Steps,
+    ServerUrl, Steps,
 };
 use secrecy::SecretString;
 use serde_json::Value;
@@ -188,7 +188,7 @@ impl RemoteRuntimeBackend {
                 .session(&request.session_id, wait.min(LOOKUP_TIMEOUT))
                 .await?
             {
-                Some(before) if before.status != Status::Stopped => {
+                Some(before) if before.status != RuntimeStatus::Stopped => {
                     self.post_command("/stop", &before.runtime_id, wait).await
                 }
                 _ => Ok(()),
@@ -411,11 +411,10 @@ impl Backend for RemoteRuntimeBackend {
         let ready = timeout_at(deadline, self.wait_until_ready(runtime, &on_retry)).await;
         let runtime = ready
             .unwrap_or_else(|_| Err(start_error(self.init_timeout_message("is not ready"))))?;
-        Ok(Provisioned::Started(StartedServer {
-            location: self.location(runtime)?,
-            connect_timeout: deadline.saturating_duration_since(Instant::now()),
-            start_timeout: None,
-        }))
+        Ok(Provisioned::started(
+            self.location(runtime)?,
+            deadline.saturating_duration_since(Instant::now()),
+        ))
     }
 
     async fn locate(
@@ -425,8 +424,8 @@ impl Backend for RemoteRuntimeBackend {
     ) -> Result<ServerLocation, SandboxError> {
         let runtime = self.existing_session(sandbox).await?;
         match (runtime.status, on_paused) {
-            (Status::Stopped, _) => Err(lost(sandbox, "it was stopped")),
-            (Status::Paused, OnPaused::Resume) => {
+            (RuntimeStatus::Stopped, _) => Err(lost(sandbox, "it was stopped")),
+            (RuntimeStatus::Paused, OnPaused::Resume) => {
                 self.send_command(sandbox, "/resume", &runtime.runtime_id)
                     .await?;
                 let on_retry = |error: &ApiError| {
@@ -456,7 +455,9 @@ impl Backend for RemoteRuntimeBackend {
 
     async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
         match self.session_of(sandbox).await? {
-            Some(runtime) if runtime.status != Status::Stopped || runtime.stream_url.is_some() => {
+            Some(runtime)
+                if runtime.status != RuntimeStatus::Stopped || runtime.stream_url.is_some() =>
+            {
                 self.send_command(sandbox, "/stop", &runtime.runtime_id)
                     .await
             }
@@ -511,14 +512,18 @@ fn summarize(runtime: Runtime) -> Option<SandboxSummary> {
     Some(SandboxSummary {
         sandbox: sandbox_id_of(&conversation).ok()?,
         conversation: Some(conversation),
+        // A later version may know more of them. Sweeps keep what they do not understand.
         lifetime: runtime
             .lifetime
-            .map_or(Lifetime::UntilRemoved, Lifetime::from),
+            .and_then(|lifetime| lifetime.try_into().ok())
+            .unwrap_or(Lifetime::UntilRemoved),
         image: runtime.image,
         condition: match runtime.status {
-            Status::Starting | Status::Running | Status::Unknown => SandboxState::Running,
-            Status::Paused => SandboxState::Paused,
-            Status::Stopped => SandboxState::Ended,
+            RuntimeStatus::Starting | RuntimeStatus::Running | RuntimeStatus::Unknown => {
+                SandboxState::Running
+            }
+            RuntimeStatus::Paused => SandboxState::Paused,
+            RuntimeStatus::Stopped => SandboxState::Ended,
         },
         created_at: runtime.created_at.and_then(|time| time.parse().ok()),
     })

@@ -14,8 +14,8 @@ use futures_util::FutureExt as _;
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
+use protocol::runtime_api::{ApiErrorCode, STREAM_PROTOCOL};
 use protocol::sandbox_api::KEY_HEADER;
-use sandbox_client::runtime_api::{ApiErrorCode, STREAM_PROTOCOL};
 use sandbox_client::{ConnectError, Connector};
 
 use super::api;

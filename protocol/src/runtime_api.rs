@@ -1,6 +1,6 @@
 //! The requests and responses of a runtime API, as in V0. Our extensions are optional on both
-//! sides, because V0's services and clients ignore unknown fields. `sandbox-remote` sends the
-//! requests, and `sandbox-host` serves them.
+//! sides, because V0's services and clients ignore unknown fields. The crate
+//! `sandbox-remote` sends the requests, and `sandbox-host` serves them.
 //!
 //! | route | request → response |
 //! |---|---|
@@ -17,8 +17,6 @@
 
 use std::collections::BTreeMap;
 
-use engine::sandbox::{Lifetime, ResourceLimits, SandboxState};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// The header with the key of a runtime API.
@@ -54,10 +52,10 @@ pub struct StartRequest {
     pub runtime_class: Option<String>,
     /// An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lifetime: Option<WireLifetime>,
+    pub lifetime: Option<RuntimeLifetime>,
     /// An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<WireLimits>,
+    pub resources: Option<RuntimeLimits>,
 }
 
 fn one() -> f64 {
@@ -85,9 +83,9 @@ pub struct Runtime {
     /// The key of its action server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_api_key: Option<String>,
-    /// [`Status::Unknown`] if the service does not report it.
+    /// [`RuntimeStatus::Unknown`] if the service does not report it.
     #[serde(default)]
-    pub status: Status,
+    pub status: RuntimeStatus,
     /// `ready`, `pending`, `failed`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_status: Option<String>,
@@ -96,7 +94,7 @@ pub struct Runtime {
     pub stream_url: Option<String>,
     /// An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lifetime: Option<WireLifetime>,
+    pub lifetime: Option<RuntimeLifetime>,
     /// The image that it was created from. `None` if the service does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
@@ -115,7 +113,7 @@ pub struct Runtimes {
 /// State of a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum RuntimeStatus {
     /// It is being created, and has no usable server yet.
     Starting,
     /// Its server can be reached.
@@ -130,73 +128,21 @@ pub enum Status {
     Unknown,
 }
 
-impl From<SandboxState> for Status {
-    fn from(state: SandboxState) -> Self {
-        match state {
-            SandboxState::Running => Self::Running,
-            SandboxState::Paused => Self::Paused,
-            SandboxState::Ended => Self::Stopped,
-        }
-    }
-}
-
-/// [`Lifetime`] on the wire.
-#[derive(Clone, Copy, Serialize, Deserialize)]
+/// When a sandbox is removed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WireLifetime {
-    /// [`Lifetime::Conversation`].
+pub enum RuntimeLifetime {
+    /// Once its conversation no longer needs it.
     Conversation,
-    /// [`Lifetime::UntilRemoved`].
+    /// When a user removes it.
     UntilRemoved,
-    /// [`Lifetime::Until`], in RFC 3339.
-    Until(#[serde(with = "rfc3339")] Timestamp),
+    /// At this time, in RFC 3339.
+    Until(String),
 }
 
-impl From<Lifetime> for WireLifetime {
-    fn from(lifetime: Lifetime) -> Self {
-        match lifetime {
-            Lifetime::Conversation => Self::Conversation,
-            Lifetime::UntilRemoved => Self::UntilRemoved,
-            Lifetime::Until(time) => Self::Until(time),
-        }
-    }
-}
-
-impl From<WireLifetime> for Lifetime {
-    fn from(lifetime: WireLifetime) -> Self {
-        match lifetime {
-            WireLifetime::Conversation => Self::Conversation,
-            WireLifetime::UntilRemoved => Self::UntilRemoved,
-            WireLifetime::Until(time) => Self::Until(time),
-        }
-    }
-}
-
-/// A time as text.
-mod rfc3339 {
-    use jiff::Timestamp;
-    use serde::de::Error as _;
-    use serde::{Deserialize as _, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(
-        time: &Timestamp,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(time)
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Timestamp, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(D::Error::custom)
-    }
-}
-
-/// [`ResourceLimits`] on the wire.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-pub struct WireLimits {
+/// The resource limits of a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RuntimeLimits {
     /// Memory, in bytes.
     pub memory_bytes: u64,
     /// Number of CPUs.
@@ -205,42 +151,6 @@ pub struct WireLimits {
     pub pids: u32,
     /// Size of its writable disk, in bytes.
     pub disk_bytes: u64,
-}
-
-impl From<ResourceLimits> for WireLimits {
-    fn from(
-        ResourceLimits {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
-        }: ResourceLimits,
-    ) -> Self {
-        Self {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
-        }
-    }
-}
-
-impl From<WireLimits> for ResourceLimits {
-    fn from(
-        WireLimits {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
-        }: WireLimits,
-    ) -> Self {
-        Self {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
-        }
-    }
 }
 
 /// The body of an error response. V0's services send only `detail`.
