@@ -11,6 +11,7 @@ mod command_line;
 mod conversation;
 mod conversations_command;
 mod crash_recovery;
+mod custom_backend;
 mod delegation;
 mod docker_start_errors;
 mod draft_edits;
