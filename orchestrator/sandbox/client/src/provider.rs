@@ -149,3 +149,114 @@ impl<B: Backend> SandboxProvider for Provider<B> {
         self.wait_for_cleanup().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::sync::{Mutex, MutexGuard};
+
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::provisioning::start_error;
+    use crate::server_location::ServerLocation;
+
+    /// Never starts a server.
+    #[derive(Default)]
+    struct FailingBackend {
+        has_steps: bool,
+        is_stuck: bool,
+        removed: Mutex<Vec<SandboxId>>,
+    }
+
+    impl FailingBackend {
+        fn removed(&self) -> MutexGuard<'_, Vec<SandboxId>> {
+            self.removed.lock().unwrap()
+        }
+    }
+
+    #[async_trait]
+    impl Backend for FailingBackend {
+        fn runtime(&self) -> &'static str {
+            "failing"
+        }
+
+        async fn provision(
+            &self,
+            request: &ProvisionRequest<'_>,
+        ) -> Result<Provisioned, SandboxError> {
+            if self.has_steps {
+                drop(request.steps());
+            }
+            if self.is_stuck {
+                pending().await
+            }
+            Err(start_error("it is broken"))
+        }
+
+        async fn locate(&self, _: &SandboxId, _: OnPaused) -> Result<ServerLocation, SandboxError> {
+            Err(start_error("it is broken"))
+        }
+
+        async fn list(&self) -> Result<Vec<SandboxSummary>, SandboxError> {
+            Ok(Vec::new())
+        }
+
+        async fn destroy(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+            self.removed().push(sandbox.clone());
+            Ok(())
+        }
+
+        fn is_leasable(&self) -> bool {
+            false
+        }
+    }
+
+    fn spec() -> SandboxSpec {
+        SandboxSpec::new("c".parse().unwrap())
+    }
+
+    #[tokio::test]
+    async fn failed_start_is_removed_once_its_steps_were_taken() {
+        for has_steps in [false, true] {
+            let provider = Provider::<FailingBackend>::new(FailingBackend {
+                has_steps,
+                ..FailingBackend::default()
+            });
+            assert!(provider.create(&spec(), &|_| {}).await.is_err());
+            assert_eq!(!provider.backend().removed().is_empty(), has_steps);
+        }
+    }
+
+    #[tokio::test]
+    async fn dropped_start_is_removed_before_the_cleanup_ends() {
+        let provider = Provider::<FailingBackend>::new(FailingBackend {
+            has_steps: true,
+            is_stuck: true,
+            ..FailingBackend::default()
+        });
+        assert!(provider.create(&spec(), &|_| {}).now_or_never().is_none());
+        provider.wait_for_cleanup().await;
+        let expected: SandboxId = "glovebox-c".parse().unwrap();
+        assert_eq!(*provider.backend().removed(), [expected]);
+    }
+
+    #[tokio::test]
+    async fn unsupported_operations_are_named() {
+        let provider = Provider::<FailingBackend>::new(FailingBackend::default());
+        let leased = provider
+            .server_access(&"glovebox-c".parse().unwrap())
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(
+            leased.to_string(),
+            "the runtime failing cannot lease a sandbox to clients"
+        );
+        let paused = provider.pausing().err().unwrap();
+        assert_eq!(
+            paused.to_string(),
+            "the runtime failing cannot pause a sandbox"
+        );
+    }
+}

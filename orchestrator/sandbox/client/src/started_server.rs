@@ -86,3 +86,31 @@ impl StartTimeout {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::time::Duration;
+
+    use engine::sandbox::SandboxError;
+    use tokio::time::{Instant, sleep};
+
+    use super::StartTimeout;
+
+    #[tokio::test(start_paused = true)]
+    async fn parts_of_a_start_share_its_timeout() {
+        let timeout = StartTimeout::new("the container c1", Duration::from_secs(5));
+        let first = async {
+            sleep(Duration::from_secs(4)).await;
+            Ok(())
+        };
+        timeout.bound(first).await.unwrap();
+        let second = timeout.bound(pending::<Result<(), SandboxError>>());
+        let waited = Instant::now();
+        assert_eq!(
+            second.await.unwrap_err().to_string(),
+            "cannot start the sandbox: the container c1 was not ready within 5 s"
+        );
+        assert_eq!(waited.elapsed(), Duration::from_secs(1));
+    }
+}
