@@ -55,7 +55,7 @@ pub struct StartRequest {
     pub lifetime: Option<RuntimeLifetime>,
     /// An extension.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<RuntimeLimits>,
+    pub resources: Option<ResourceLimits>,
 }
 
 fn one() -> f64 {
@@ -140,9 +140,9 @@ pub enum RuntimeLifetime {
     Until(String),
 }
 
-/// The resource limits of a sandbox.
+/// The resource limits of a sandbox, for runtimes that can enforce them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct RuntimeLimits {
+pub struct ResourceLimits {
     /// Memory, in bytes.
     pub memory_bytes: u64,
     /// Number of CPUs.
@@ -151,6 +151,18 @@ pub struct RuntimeLimits {
     pub pids: u32,
     /// Size of its writable disk, in bytes.
     pub disk_bytes: u64,
+}
+
+impl Default for ResourceLimits {
+    /// Enough for a build, and low enough to protect the host from a fork bomb or a leak.
+    fn default() -> Self {
+        Self {
+            memory_bytes: 4 << 30,
+            cpus: 2.0,
+            pids: 4096,
+            disk_bytes: 20 << 30,
+        }
+    }
 }
 
 /// The body of an error response. V0's services send only `detail`.

@@ -378,8 +378,7 @@ fn spec(
             "the sandboxes of this host have no images, and {image} is requested: leave it out"
         )));
     }
-    let requested = request.resources.map(ResourceLimits::from);
-    let resources = requested.map_or(config.resources, |requested| {
+    let resources = request.resources.map_or(config.resources, |requested| {
         with_defaults(requested, &config.resources)
     });
     let resources = scaled(resources, factor);
@@ -509,7 +508,7 @@ mod tests {
         let resources = |requested: Option<ResourceLimits>| {
             let mut request: StartRequest =
                 serde_json::from_value(serde_json::json!({"session_id": "session"})).unwrap();
-            request.resources = requested.map(Into::into);
+            request.resources = requested;
             spec(&lease, request, &config).map(|spec| spec.resources)
         };
         for requested in [None, Some(ResourceLimits::default())] {
@@ -611,7 +610,7 @@ mod tests {
         let request = || serde_json::from_value::<StartRequest>(of_v0.clone()).unwrap();
         assert!(spec(&lease, request(), &config).is_ok());
         let mut request = request();
-        request.resources = Some(ResourceLimits::default().into());
+        request.resources = Some(ResourceLimits::default());
         let refused = spec(&lease, request, &config).unwrap_err().to_string();
         assert!(refused.contains("ours:1"), "{refused}");
     }

@@ -1,8 +1,8 @@
 //! Conversions between sandboxes and the shapes of the runtime API.
 
-use protocol::runtime_api::{RuntimeLifetime, RuntimeLimits, RuntimeStatus};
+use protocol::runtime_api::{RuntimeLifetime, RuntimeStatus};
 
-use super::spec::{Lifetime, ResourceLimits, UnknownLifetime};
+use super::spec::{Lifetime, UnknownLifetime};
 use super::summary::SandboxState;
 
 impl From<SandboxState> for RuntimeStatus {
@@ -36,42 +36,6 @@ impl TryFrom<RuntimeLifetime> for Lifetime {
                 .parse()
                 .map(Self::Until)
                 .map_err(|_| UnknownLifetime(time)),
-        }
-    }
-}
-
-impl From<ResourceLimits> for RuntimeLimits {
-    fn from(
-        ResourceLimits {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
-        }: ResourceLimits,
-    ) -> Self {
-        Self {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
-        }
-    }
-}
-
-impl From<RuntimeLimits> for ResourceLimits {
-    fn from(
-        RuntimeLimits {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
-        }: RuntimeLimits,
-    ) -> Self {
-        Self {
-            memory_bytes,
-            cpus,
-            pids,
-            disk_bytes,
         }
     }
 }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use protocol::ConversationId;
+pub use protocol::runtime_api::ResourceLimits;
 
 /// The specification of a sandbox to create.
 #[derive(Debug, Clone, PartialEq)]
@@ -112,31 +113,6 @@ impl FromStr for Lifetime {
                 time.map(Self::Until)
                     .ok_or_else(|| UnknownLifetime(text.to_owned()))
             }
-        }
-    }
-}
-
-/// The resource limits of a sandbox, for runtimes that can enforce them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ResourceLimits {
-    /// Memory, in bytes.
-    pub memory_bytes: u64,
-    /// Number of CPUs.
-    pub cpus: f64,
-    /// Number of processes and threads.
-    pub pids: u32,
-    /// Size of its writable disk, in bytes.
-    pub disk_bytes: u64,
-}
-
-impl Default for ResourceLimits {
-    /// Enough for a build, and low enough to protect the host from a fork bomb or a leak.
-    fn default() -> Self {
-        Self {
-            memory_bytes: 4 << 30,
-            cpus: 2.0,
-            pids: 4096,
-            disk_bytes: 20 << 30,
         }
     }
 }

@@ -166,7 +166,7 @@ impl RemoteRuntimeBackend {
             resource_factor: *resource_factor,
             runtime_class: (class.as_deref() == Some(SYSBOX)).then(|| SYSBOX_RUNTIME.to_owned()),
             lifetime: Some(spec.lifetime.into()),
-            resources: Some(spec.resources.into()),
+            resources: Some(spec.resources),
         }
     }
 

@@ -19,8 +19,8 @@ use engine::sandbox::{
     ProviderCapabilities, Sandbox, SandboxError, SandboxProvider, SandboxSpec, SandboxSummary,
     ServerAccess, StartProgress,
 };
-use protocol::SandboxId;
 use protocol::record::SandboxLeased;
+use protocol::{BootId, SandboxId};
 use sandbox_client::provisioning::sandbox_id_of;
 use sandbox_client::{ActionClient, Address, RunningActions, ServerUrl};
 use secrecy::SecretString;
@@ -72,6 +72,15 @@ impl RemoteServerProvider {
         }
     }
 
+    async fn reconnect(
+        &self,
+        sandbox: &SandboxId,
+        boot_id: Option<&BootId>,
+    ) -> Result<ActionClient, SandboxError> {
+        let connected = ActionClient::reconnect(self.address(sandbox), boot_id).await;
+        connected.map_err(|error| self.explain(error))
+    }
+
     fn track_actions(&self, sandbox: &SandboxId, client: ActionClient) -> Box<dyn Sandbox> {
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         Box::new(client.with_running_actions(running.entry(sandbox.clone()).or_default().clone()))
@@ -115,17 +124,14 @@ impl SandboxProvider for RemoteServerProvider {
     }
 
     async fn attach(&self, lease: &SandboxLeased) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let client =
-            ActionClient::reconnect(self.address(&lease.sandbox_id), Some(&lease.boot_id)).await;
-        Ok(self.track_actions(
-            &lease.sandbox_id,
-            client.map_err(|error| self.explain(error))?,
-        ))
+        let client = self
+            .reconnect(&lease.sandbox_id, Some(&lease.boot_id))
+            .await?;
+        Ok(self.track_actions(&lease.sandbox_id, client))
     }
 
     async fn find(&self, sandbox: &SandboxId) -> Result<Box<dyn Sandbox>, SandboxError> {
-        let client = ActionClient::reconnect(self.address(sandbox), None).await;
-        Ok(self.track_actions(sandbox, client.map_err(|error| self.explain(error))?))
+        Ok(self.track_actions(sandbox, self.reconnect(sandbox, None).await?))
     }
 
     /// Empty: the server is not managed by this provider.
@@ -151,10 +157,10 @@ impl SandboxProvider for RemoteServerProvider {
         if actions.is_empty() {
             return Ok(());
         }
-        let client = match ActionClient::reconnect(self.address(sandbox), None).await {
+        let client = match self.reconnect(sandbox, None).await {
             // Its processes are gone too.
             Err(SandboxError::Lost { .. }) => return Ok(()),
-            connected => connected.map_err(|error| self.explain(error))?,
+            connected => connected?,
         };
         for action in actions {
             client.cancel(&action).await?;
