@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{
-    ByteSource, Lifetime, OnOutput, OutputChunk, ProviderCapabilities, Sandbox, SandboxError,
-    SandboxFiles, SandboxProcesses, SandboxProvider, SandboxSpec, SandboxState, SandboxStreams,
-    SandboxSummary, ServerAccess, StartProgress, TransferKind,
+    ByteSource, OnOutput, OutputChunk, ProviderCapabilities, Sandbox, SandboxError, SandboxFiles,
+    SandboxProcesses, SandboxProvider, SandboxSpec, SandboxStreams, SandboxSummary, ServerAccess,
+    StartProgress, TransferKind,
 };
 
 /// The prefix of the ids of its sandboxes.
