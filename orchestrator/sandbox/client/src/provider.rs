@@ -67,8 +67,14 @@ impl<B: Backend> Provider<B> {
     }
 }
 
-async fn remove_unfinished(backend: Arc<impl Backend>, sandbox: SandboxId) {
-    if let Err(error) = backend.remove_unfinished(&sandbox).await {
+async fn remove_unfinished(
+    backend: Arc<impl Backend>,
+    sandbox: SandboxId,
+    has_steps: Arc<AtomicBool>,
+) {
+    if has_steps.load(Ordering::Relaxed)
+        && let Err(error) = backend.remove_unfinished(&sandbox).await
+    {
         let error = format_chain(&error);
         tracing::warn!(%sandbox, error, "cannot clean up after a failed start");
     }
@@ -87,15 +93,9 @@ impl<B: Backend> SandboxProvider for Provider<B> {
     ) -> Result<Box<dyn Sandbox>, SandboxError> {
         let sandbox = sandbox_id_of(&spec.conversation)?;
         let has_steps = Arc::new(AtomicBool::new(false));
-        let (started, removal) = (
-            Arc::clone(&has_steps),
-            remove_unfinished(Arc::clone(&self.backend), sandbox.clone()),
-        );
-        let unfinished = UnfinishedStart::new(&self.removals, async move {
-            if started.load(Ordering::Relaxed) {
-                removal.await;
-            }
-        });
+        let (backend, started) = (Arc::clone(&self.backend), Arc::clone(&has_steps));
+        let removal = remove_unfinished(backend, sandbox.clone(), started);
+        let unfinished = UnfinishedStart::new(&self.removals, removal);
         let request = ProvisionRequest {
             sandbox: &sandbox,
             spec,
