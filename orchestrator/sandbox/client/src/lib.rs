@@ -1,10 +1,10 @@
 //! The one client of action servers, and what the backends that provision them share.
 //!
 //! A [`Backend`] (`sandbox-local`, `sandbox-docker`, `sandbox-ssh`, `sandbox-remote`) turns a spec
-//! into a running server and a [`Connector`], which opens byte streams to it. [`Provider`] makes it a
-//! [`SandboxProvider`](engine::sandbox::SandboxProvider), whose sandboxes are [`ActionClient`]s, the
-//! same for all backends. The crate reads no environment and no configuration, and knows only the
-//! ids of conversations.
+//! into a running server and a [`Connector`], which opens byte streams to it. [`Provider`] makes it
+//! a [`SandboxProvider`](engine::sandbox::SandboxProvider). Its sandboxes are [`ActionClient`]s,
+//! the same for all backends. The crate reads no environment and no configuration, and knows only
+//! the ids of conversations.
 
 mod action_client;
 mod backend;

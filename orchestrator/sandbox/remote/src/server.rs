@@ -3,8 +3,10 @@
 //! The provider does not own it: `create` only connects, and `destroy` cancels only the actions
 //! that were started here and may still run. Files, shells and their background processes remain
 //! for the next conversation. For a new sandbox per conversation, run `glovebox sandbox-host` on
-//! that machine instead. It does not implement [`Backend`](sandbox_client::Backend), whose sandboxes
-//! are created, listed and removed, and have environments of their own.
+//! that machine instead.
+//!
+//! It does not implement [`Backend`](sandbox_client::Backend), whose sandboxes are created, listed
+//! and removed, and have environments of their own.
 //!
 //! If this program is killed, its actions continue until their timeout, unless the conversation is
 //! resumed.
