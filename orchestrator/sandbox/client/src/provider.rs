@@ -189,7 +189,7 @@ mod tests {
                 drop(request.steps());
             }
             if self.is_stuck {
-                pending().await
+                pending::<()>().await;
             }
             Err(start_error("it is broken"))
         }
