@@ -16,12 +16,14 @@ mod in_process {
     use tests::service_contract::in_process::InProcess;
 
     tests::service_contract!(InProcess::new());
+    tests::workspace_contract!(InProcess::with_local_sandboxes());
 }
 
 mod remote {
     use tests::service_contract::remote::Remote;
 
     tests::service_contract!(Remote::start().await);
+    tests::workspace_contract!(Remote::start().await);
 }
 
 /// Returns the ids of all events that clients see.

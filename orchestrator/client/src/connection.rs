@@ -1,15 +1,19 @@
 //! Requests to a server, and their repetition.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use conversations::{ServiceError, ServiceErrorKind};
+use conversations::{ByteSource, ServiceError, ServiceErrorKind};
+use futures_util::{TryStreamExt as _, stream};
 use http::{HeaderValue, Method, header};
 use reqwest::{Client, RequestBuilder, Response, Url};
 use rustls::RootCertStore;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+use tokio_util::io::{ReaderStream, StreamReader};
 
 use crate::error::{self, AddressError};
 use crate::retry::Retry;
@@ -23,6 +27,16 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time for which a request is repeated after its first failure while the server cannot be
 /// reached, such as for a restart.
 pub(crate) const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Time without a byte after which content counts as lost. The server gives up a sandbox that is
+/// silent for a minute.
+const CONTENT_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Time for an upload: a gigabyte at the lowest rate that the server accepts, 16 KiB/s.
+const UPLOAD_TIMEOUT: Duration = Duration::from_hours(20);
+
+/// Size of the parts in which content is sent.
+const PART_BYTES: usize = 128 << 10;
 
 /// Maximum length of a reply, in bytes. A page of events ends with the event that exceeds 8 MiB.
 const MAX_REPLY_BYTES: usize = 128 << 20;
@@ -147,18 +161,75 @@ impl Connection {
         &self,
         request: ApiRequest,
     ) -> (Result<Vec<u8>, ServiceError>, bool) {
+        let attempt = || self.fetch(&request);
+        self.repeat(request.repetition, attempt).await
+    }
+
+    /// Sends a request once, and reads the reply.
+    async fn fetch(&self, request: &ApiRequest) -> Result<Vec<u8>, Failure> {
+        let response = self.open(request, Some(REQUEST_TIMEOUT)).await?;
+        let reply = read(response, request.max_reply_bytes).await;
+        reply.map_err(|error| self.reply_failure(error))
+    }
+
+    /// Sends a request that removes something, which is gone already if the reply to an earlier
+    /// attempt was lost.
+    pub(crate) async fn remove(&self, request: ApiRequest) -> Result<(), ServiceError> {
+        match self.send_for_bytes(request).await {
+            (Err(error), true) if error.kind == ServiceErrorKind::NotFound => Ok(()),
+            (reply, _) => reply.map(drop),
+        }
+    }
+
+    /// Sends a request for content of any length. Returns the content, which fails if the
+    /// connection is lost or silent.
+    pub(crate) async fn download(&self, request: ApiRequest) -> Result<ByteSource, ServiceError> {
+        let attempt = || async {
+            let response = timeout(REQUEST_TIMEOUT, self.open(&request, None)).await;
+            response.unwrap_or_else(|_| Err(Failure::Lost(error::silent(&self.url))))
+        };
+        let response = self.repeat(request.repetition, attempt).await.0?;
+        let chunks = stream::try_unfold(response, async |mut response| {
+            match timeout(CONTENT_TIMEOUT, response.chunk()).await {
+                Ok(Ok(chunk)) => Ok(chunk.map(|chunk| (chunk, response))),
+                Ok(Err(error)) => Err(io::Error::other(error.without_url())),
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            }
+        });
+        // `StreamReader` would treat an empty chunk as the end.
+        let chunks = chunks.try_filter(|chunk| std::future::ready(!chunk.is_empty()));
+        Ok(Box::new(StreamReader::new(Box::pin(chunks))))
+    }
+
+    /// Sends a request with content of any length, once.
+    pub(crate) async fn upload(
+        &self,
+        request: ApiRequest,
+        content: ByteSource,
+    ) -> Result<(), ServiceError> {
+        let parts = ReaderStream::with_capacity(content, PART_BYTES);
+        let sending = self.builder(&request, Some(UPLOAD_TIMEOUT));
+        let body = reqwest::Body::wrap_stream(parts);
+        match self.respond(sending.body(body)).await {
+            Ok(_) => Ok(()),
+            Err(failure) => Err(failure.into_error()),
+        }
+    }
+
+    /// Attempts a request until it succeeds or may not be repeated. Returns the reply, and whether
+    /// the server may have received the request before.
+    async fn repeat<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        repetition: Repetition,
+        attempt: impl Fn() -> F,
+    ) -> (Result<T, ServiceError>, bool) {
         let mut retry = Retry::new(RETRY_TIMEOUT);
         let mut may_be_received = false;
         loop {
-            let attempt = async {
-                let response = self.open(&request, Some(REQUEST_TIMEOUT)).await?;
-                let reply = read(response, request.max_reply_bytes).await;
-                reply.map_err(|error| self.reply_failure(error))
-            };
-            let error = match attempt.await {
+            let error = match attempt().await {
                 Ok(reply) => return (Ok(reply), may_be_received),
                 Err(Failure::Unsent(error)) if self.was_reached() => error,
-                Err(Failure::Lost(error)) if request.repetition == Repetition::Safe => {
+                Err(Failure::Lost(error)) if repetition == Repetition::Safe => {
                     may_be_received = true;
                     error
                 }
@@ -177,7 +248,12 @@ impl Connection {
         request: &ApiRequest,
         timeout: Option<Duration>,
     ) -> Result<Response, Failure> {
-        let sent = self.builder(request, timeout).send().await;
+        self.respond(self.builder(request, timeout)).await
+    }
+
+    /// Sends a request. Returns the response if it is a success.
+    async fn respond(&self, request: RequestBuilder) -> Result<Response, Failure> {
+        let sent = request.send().await;
         let response = sent.map_err(|error| match error.is_connect() {
             true => Failure::Unsent(error::connection_error(error, &self.url)),
             false => Failure::Lost(error::connection_error(error, &self.url)),

@@ -69,6 +69,15 @@ pub(crate) fn connection_error(error: reqwest::Error, url: &str) -> ServiceError
     }
 }
 
+/// Returns the error of a server that does not respond in time.
+pub(crate) fn silent(url: &str) -> ServiceError {
+    ServiceError {
+        kind: ServiceErrorKind::Unavailable,
+        message: format!("the server at {url} does not respond"),
+        source: None,
+    }
+}
+
 /// Returns the error of a reply that is not what the API describes.
 pub(crate) fn malformed(
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,

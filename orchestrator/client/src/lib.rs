@@ -1,5 +1,6 @@
 //! Conversations of a server, over its API: [`RemoteConversations`] is the
-//! [`ConversationService`] of the key's user.
+//! [`ConversationService`] of the key's user, and its
+//! [`WorkspaceService`](conversations::WorkspaceService).
 //!
 //! This is the one layer that repeats requests. A request that the server may have received is
 //! repeated only if that is safe: a new conversation, a fork and a command have ids, and are
@@ -12,11 +13,12 @@ mod connection;
 mod error;
 mod follow;
 mod retry;
+mod workspace;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conversations::{ConversationService, ServiceError, ServiceErrorKind, Updates};
+use conversations::{ConversationService, ServiceError, Updates};
 use http::Method;
 use protocol::client_api::CommandReply;
 use protocol::client_api::v2::{
@@ -81,12 +83,7 @@ impl ConversationService for RemoteConversations {
     async fn delete(&self, id: &ConversationId) -> Result<(), ServiceError> {
         let path = format!("/{id}");
         let delete = ApiRequest::new(Method::DELETE, &path, Repetition::Safe);
-        let (reply, may_be_received) = self.0.send_for_bytes(delete).await;
-        match reply {
-            // The reply to an earlier attempt was lost.
-            Err(error) if may_be_received && error.kind == ServiceErrorKind::NotFound => Ok(()),
-            reply => reply.map(drop),
-        }
+        self.0.remove(delete).await
     }
 
     async fn fork(

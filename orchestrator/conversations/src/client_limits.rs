@@ -117,6 +117,15 @@ pub(crate) fn check_name(field: &str, name: &str) -> Result<(), InvalidRequest> 
     check_length(field, name, MAX_NAME_BYTES)
 }
 
+/// Checks the maximum number of items of a page.
+pub(crate) fn check_limit(limit: usize, max: usize) -> Result<(), InvalidRequest> {
+    if !(1..=max).contains(&limit) {
+        let problem = format_args!("must be 1 to {max}");
+        return Err(InvalidRequest::new("limit", problem));
+    }
+    Ok(())
+}
+
 fn check_length(field: &str, text: &str, max: usize) -> Result<(), InvalidRequest> {
     if text.len() > max {
         let problem = format_args!("must have at most {max} bytes");

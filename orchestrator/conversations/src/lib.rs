@@ -51,8 +51,10 @@ mod title;
 mod trajectory;
 mod update;
 mod workspace_files;
+mod workspace_service;
 
 pub use engine::events::{InvalidPosition, ListPosition, Overview};
+pub use engine::sandbox::ByteSource;
 
 pub use claim::{Claim, FolderUse};
 pub use client_limits::{check_message, check_text, check_title};
@@ -86,6 +88,5 @@ pub use stored::StoredConversation;
 pub use sweeping::{SWEEP_INTERVAL, SandboxRetention, Sweep};
 pub use task_prompt::task_prompt;
 pub use trajectory::TrajectoryPages;
-pub use workspace_files::{
-    FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles, ZipParts,
-};
+pub use workspace_files::{FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles};
+pub use workspace_service::WorkspaceService;

@@ -55,7 +55,7 @@ impl Conversations {
 
     /// Waits for up to half a minute while the sandbox of a running conversation is created or
     /// reached.
-    pub async fn wait_for_sandbox(&self, id: &ConversationId) {
+    pub(crate) async fn wait_for_sandbox(&self, id: &ConversationId) {
         let running = self
             .running
             .with(id, |running| Arc::clone(&running.conversation));

@@ -347,6 +347,7 @@ impl ApiError {
     pub(crate) fn to_body(&self) -> ErrorBody {
         let field = match self {
             Self::Invalid { field, .. } | Self::Malformed { field, .. } => Some(field.clone()),
+            Self::Workspace(WorkspaceError::Invalid(invalid)) => Some(invalid.field.clone()),
             Self::UnknownModel { .. } => Some("model".to_owned()),
             Self::Profile(ProfileError::Invalid(invalid)) => Some(invalid.field.to_owned()),
             _ => None,
@@ -449,9 +450,11 @@ fn git_status(error: &GitError) -> (StatusCode, &'static str) {
 
 fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
     match error {
+        WorkspaceError::Invalid(_) => (StatusCode::BAD_REQUEST, "API$INVALID_REQUEST"),
         WorkspaceError::InvalidPath { .. } => (StatusCode::BAD_REQUEST, "FILE$INVALID_PATH"),
         WorkspaceError::Outside(_) => (StatusCode::FORBIDDEN, "FILE$OUTSIDE_WORKSPACE"),
         WorkspaceError::NotFound(_) => (StatusCode::NOT_FOUND, "FILE$NOT_FOUND"),
+        WorkspaceError::Exists(_) => (StatusCode::CONFLICT, "FILE$EXISTS"),
         WorkspaceError::NotAFile(_) | WorkspaceError::NotAFolder(_) => {
             (StatusCode::BAD_REQUEST, "FILE$WRONG_KIND")
         }
@@ -459,7 +462,8 @@ fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
         WorkspaceError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "FILE$TOO_LARGE"),
         WorkspaceError::NoRepository => (StatusCode::NOT_FOUND, "GIT$NO_REPOSITORY"),
         WorkspaceError::GitTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, "GIT$TIMEOUT"),
-        WorkspaceError::Sandbox(
+        WorkspaceError::Refused(_)
+        | WorkspaceError::Sandbox(
             SandboxError::Refused { .. }
             | SandboxError::Invalid { .. }
             | SandboxError::Unsupported { .. },

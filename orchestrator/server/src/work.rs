@@ -9,13 +9,14 @@ use accounts::Caller;
 use axum::body::{Body, Bytes};
 use axum::extract::FromRequestParts;
 use axum::response::{IntoResponse as _, Response};
-use conversations::ConversationsError;
-use futures_util::{Stream, stream};
+use conversations::{ByteSource, ConversationsError};
+use futures_util::{Stream, StreamExt as _, stream};
 use http::request::Parts;
 use http::{HeaderValue, header};
 use serde::Serialize;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
+use tokio_util::io::ReaderStream;
 
 use crate::error::ApiError;
 use crate::extract::RequestCaller;
@@ -107,6 +108,40 @@ impl WorkPermit {
     }
 }
 
+/// A permit to pack a workspace, which occupies a thread. Never waits.
+pub(crate) struct DownloadPermit {
+    _shared: OwnedSemaphorePermit,
+    /// `None` for the operator.
+    _own: Option<OwnedSemaphorePermit>,
+}
+
+impl DownloadPermit {
+    /// Returns a permit.
+    ///
+    /// # Errors
+    /// [`ApiError::TooManyDownloads`].
+    pub(crate) fn acquire(state: &ServerState, caller: &Caller) -> Result<Self, ApiError> {
+        let own = caller.user.clone().map(|user| {
+            let own = state.downloads_by_user.try_acquire(user);
+            own.ok_or(ApiError::TooManyDownloads)
+        });
+        let own = own.transpose()?;
+        let shared = Arc::clone(&state.downloads).try_acquire_owned();
+        Ok(Self {
+            _shared: shared.map_err(|_| ApiError::TooManyDownloads)?,
+            _own: own,
+        })
+    }
+}
+
+/// Streams content of a sandbox, and holds a permit until the client has received it.
+pub(crate) fn stream_content(content: ByteSource, permit: impl Send + 'static) -> Body {
+    let parts = ReaderStream::with_capacity(content, PART_BYTES);
+    Body::from_stream(parts.inspect(move |_| {
+        let _held = &permit;
+    }))
+}
+
 /// The type of responses.
 pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -172,7 +207,6 @@ pub(crate) async fn parse_body<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use axum::body::to_bytes;
-    use futures_util::StreamExt as _;
 
     use super::*;
     use crate::keyed_permits::KeyedPermits;

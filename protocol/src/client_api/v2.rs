@@ -1,6 +1,8 @@
 //! Shapes of Glovebox's own API. Commands, queries and updates are in modules of their own, because
 //! they go through all layers.
 
+pub mod files;
+
 use std::fmt;
 use std::str::FromStr;
 

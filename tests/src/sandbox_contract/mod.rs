@@ -63,6 +63,7 @@ macro_rules! sandbox_contract {
             commands::megabyte_of_output_arrives_completely,
             commands::cancel_kills_the_process_tree_and_completes_the_action,
             files::file_is_written_read_and_edited,
+            files::folder_is_made_and_its_files_renamed,
             access::process_streams_are_exact_and_separate,
             access::killed_process_ends_with_its_process_tree,
             access::commands_have_the_requested_environment,

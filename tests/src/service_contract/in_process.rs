@@ -5,29 +5,35 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationRequest,
-    ConversationService, Conversations, HostError, HostedConversations, HostingOptions,
-    InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
-    UserConversations,
+    Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationParts,
+    ConversationRequest, ConversationService, Conversations, HostError, HostedConversations,
+    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
+    UserConversations, WorkspaceService,
 };
 use engine::conversation::SandboxDisposition;
 use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
 use engine::secrets::Redactor;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
-use protocol::Observation;
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
+use protocol::{ConversationId, Observation};
 
 use super::ServiceBackend;
+use crate::sandbox_contract::Backend as _;
+use crate::sandbox_contract::local::LocalBackend;
 
 #[expect(dead_code, reason = "its `main` is for the example")]
 #[path = "../../../orchestrator/conversations/examples/embedded.rs"]
 mod embedded;
 
 /// The service in process.
-pub struct InProcess(Arc<HostedConversations>);
+pub struct InProcess {
+    hosted: Arc<HostedConversations>,
+    /// The backend of its sandboxes. `None` if they are scripted.
+    _sandboxes: Option<LocalBackend>,
+}
 
 impl InProcess {
     /// Creates a service without conversations, in memory.
@@ -38,6 +44,16 @@ impl InProcess {
 
     /// Creates a service of the conversations in a store.
     pub fn with_store(store: Arc<dyn EventStore>) -> Self {
+        Self::with(store, None)
+    }
+
+    /// Creates a service without conversations, whose sandboxes are processes of this machine.
+    pub fn with_local_sandboxes() -> Self {
+        let sandboxes = LocalBackend::new();
+        Self::with(Arc::new(MemoryStore::default()), sandboxes)
+    }
+
+    fn with(store: Arc<dyn EventStore>, sandboxes: Option<LocalBackend>) -> Self {
         let locks = Arc::new(ProcessLocks::default());
         let conversations = Conversations::new(store, locks, Arc::new(NoWorkspaces));
         let options = HostingOptions {
@@ -45,21 +61,48 @@ impl InProcess {
             max_running_per_user: 10,
             close_delay: Duration::from_secs(3600),
         };
-        let factory = Arc::new(GreeterFactory);
-        Self(HostedConversations::new(conversations, factory, options))
+        let factory = Arc::new(GreeterFactory {
+            local: sandboxes.as_ref().map(|backend| backend.provider().into()),
+        });
+        Self {
+            hosted: HostedConversations::new(conversations, factory, options),
+            _sandboxes: sandboxes,
+        }
+    }
+
+    fn user_conversations(&self, user: Option<&str>) -> Arc<UserConversations> {
+        let user = user.map(|name| name.parse().unwrap());
+        Arc::new(UserConversations::new(Arc::clone(&self.hosted), user))
     }
 }
 
 #[async_trait]
 impl ServiceBackend for InProcess {
     fn service(&self, user: Option<&str>) -> Arc<dyn ConversationService> {
-        let user = user.map(|name| name.parse().unwrap());
-        Arc::new(UserConversations::new(Arc::clone(&self.0), user))
+        self.user_conversations(user)
+    }
+
+    fn workspaces(&self, user: Option<&str>) -> Arc<dyn WorkspaceService> {
+        self.user_conversations(user)
     }
 }
 
 /// Composes conversations with an agent that asks for a name, and then greets.
-struct GreeterFactory;
+struct GreeterFactory {
+    /// Creates local sandboxes. `None` if they are scripted.
+    local: Option<Arc<dyn SandboxProvider>>,
+}
+
+impl GreeterFactory {
+    fn parts(&self, id: &ConversationId) -> ConversationParts {
+        let scripted = embedded::parts(id.clone());
+        let provider = self.local.clone();
+        ConversationParts {
+            provider: provider.unwrap_or_else(|| Arc::clone(&scripted.provider)),
+            ..scripted
+        }
+    }
+}
 
 #[async_trait]
 impl ConversationFactory for GreeterFactory {
@@ -74,7 +117,7 @@ impl ConversationFactory for GreeterFactory {
                 max_iterations: 10,
                 ..ConversationStarted::default()
             },
-            parts: embedded::parts(claim.id().clone()),
+            parts: self.parts(claim.id()),
             title: request.title,
             task: task.unwrap_or(InitialTask::None),
         })
@@ -85,7 +128,7 @@ impl ConversationFactory for GreeterFactory {
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError> {
         Ok(ComposedConversation {
-            parts: embedded::parts(stored.claim().id().clone()),
+            parts: self.parts(stored.claim().id()),
             confirmation: ConfirmationPolicy::Never,
         })
     }
@@ -106,6 +149,9 @@ impl ConversationFactory for GreeterFactory {
     }
 
     fn provider(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn SandboxProvider>, HostError> {
+        if let Some(local) = &self.local {
+            return Ok(Arc::clone(local));
+        }
         let script =
             |_: &_| ScriptedResult::Observation(Observation::new("", RunObservation::default()));
         Ok(Arc::new(ScriptedProvider::new(script)))

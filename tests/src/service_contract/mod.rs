@@ -4,6 +4,7 @@
 //! generates a test per case.
 
 pub mod commands;
+pub mod files;
 pub mod follow;
 pub mod in_process;
 pub mod lifecycle;
@@ -13,7 +14,9 @@ pub mod remote;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use conversations::{ConversationService, ServiceError, ServiceErrorKind, Updates};
+use conversations::{
+    ConversationService, ServiceError, ServiceErrorKind, Updates, WorkspaceService,
+};
 use futures_util::StreamExt as _;
 use protocol::action::MessageAction;
 use protocol::client_api::v2::CreateConversation;
@@ -30,6 +33,9 @@ use crate::glovebox::TEST_TIMEOUT;
 pub trait ServiceBackend: Send + Sync {
     /// Returns the service of a user: `ada` or `ben`. `None` for the operator.
     fn service(&self, user: Option<&str>) -> Arc<dyn ConversationService>;
+
+    /// Returns the service of the same user for workspaces.
+    fn workspaces(&self, user: Option<&str>) -> Arc<dyn WorkspaceService>;
 
     /// Disturbs the service, if it can be: cuts its connections.
     fn disturb(&self) {}
@@ -62,6 +68,20 @@ macro_rules! service_contract {
             let backend = $backend;
             $crate::service_contract::$module::$case(&backend).await;
         })*
+    };
+}
+
+/// Generates a test for every case of the contract for workspaces, on a `$backend` whose sandboxes
+/// have files.
+#[macro_export]
+macro_rules! workspace_contract {
+    ($backend:expr) => {
+        $crate::service_contract!($backend;
+            files::files_are_written_read_and_listed,
+            files::files_are_moved_and_removed,
+            files::archive_has_the_files_of_a_folder,
+            files::files_of_others_are_not_reached,
+        );
     };
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use client::RemoteConversations;
-use conversations::ConversationService;
+use conversations::{ConversationService, WorkspaceService};
 use rustls::RootCertStore;
 use secrecy::SecretString;
 use serde_json::json;
@@ -39,13 +39,21 @@ impl Remote {
             _home: home,
         }
     }
+
+    fn client(&self, user: Option<&str>) -> RemoteConversations {
+        let key = user.map_or(&self.server.key, |name| &self.keys[name]);
+        client_of(self.proxy.port(), key)
+    }
 }
 
 #[async_trait]
 impl ServiceBackend for Remote {
     fn service(&self, user: Option<&str>) -> Arc<dyn ConversationService> {
-        let key = user.map_or(&self.server.key, |name| &self.keys[name]);
-        Arc::new(client_of(self.proxy.port(), key))
+        Arc::new(self.client(user))
+    }
+
+    fn workspaces(&self, user: Option<&str>) -> Arc<dyn WorkspaceService> {
+        Arc::new(self.client(user))
     }
 
     fn disturb(&self) {

@@ -10,6 +10,7 @@ mod slots;
 mod stop_on_drop;
 mod turn;
 mod user;
+mod workspace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

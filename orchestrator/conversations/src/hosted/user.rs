@@ -17,6 +17,7 @@ use protocol::{
 
 use super::factory::check_new_id;
 use super::{EventStream, HostedConversations};
+use crate::client_limits::check_limit;
 use crate::client_view::{event_json, to_client};
 use crate::conversations::Conversations;
 use crate::error::ConversationsError;
@@ -37,7 +38,7 @@ const MAX_PAGE_BYTES: usize = 8 << 20;
 
 /// The conversations of one user of a server, or all of them for the operator.
 pub struct UserConversations {
-    hosted: Arc<HostedConversations>,
+    pub(super) hosted: Arc<HostedConversations>,
     /// `None` for the operator.
     user: Option<UserId>,
 }
@@ -49,7 +50,7 @@ impl UserConversations {
     }
 
     /// Rejects conversations of others, exactly as if there were none.
-    async fn authorize(&self, id: &ConversationId) -> Result<(), ConversationsError> {
+    pub(super) async fn authorize(&self, id: &ConversationId) -> Result<(), ConversationsError> {
         let conversations = self.hosted.conversations();
         match &self.user {
             Some(user) if !conversations.is_owned_by(id, user).await? => {
@@ -310,14 +311,4 @@ impl HostedConversations {
             last_updated_at: summary.last_updated_at.with_utc_zone(),
         })
     }
-}
-
-fn check_limit(limit: usize, max: usize) -> Result<(), InvalidRequest> {
-    if !(1..=max).contains(&limit) {
-        return Err(InvalidRequest::new(
-            "limit",
-            format_args!("must be 1 to {max}"),
-        ));
-    }
-    Ok(())
 }

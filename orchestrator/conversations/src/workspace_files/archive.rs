@@ -1,16 +1,17 @@
 //! Converts the tar archive of a folder to a zip archive, part by part. Its comment names entries
 //! that the sandbox leaves out.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Cursor, Read, Write};
 use std::path::Component;
 use std::time::Duration;
 
 use engine::sandbox::{ByteSource, IncompleteArchive};
+use futures_util::{StreamExt as _, stream};
 use tar::EntryType;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::timeout;
-use tokio_util::io::SyncIoBridge;
+use tokio_util::io::{StreamReader, SyncIoBridge};
 use zip::CompressionMethod;
 use zip::write::{SimpleFileOptions, StreamWriter, ZipWriter};
 
@@ -33,24 +34,13 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum length of the target of a link.
 const MAX_TARGET_BYTES: usize = 4096;
 
-/// Parts of a zip archive. An error is the last part, and means that the archive is incomplete.
-pub struct ZipParts(Receiver<io::Result<Vec<u8>>>);
-
-impl ZipParts {
-    /// Returns the next part. `None` at the end of a complete archive.
-    pub async fn next(&mut self) -> Option<io::Result<Vec<u8>>> {
-        match self.0.recv().await {
-            Some(Ok(part)) if part.is_empty() => None,
-            Some(part) => Some(part),
-            None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-        }
-    }
-}
-
-/// Starts to convert a tar archive. The thread ends with the archive, or when the parts are
-/// dropped.
-pub(super) fn zip(tree: ByteSource) -> ZipParts {
-    let (sender, parts) = channel(QUEUED_PARTS);
+/// Packs the entries of a tar archive as a zip archive while that is read. Its source fails if it
+/// is incomplete. The thread ends with the archive, or when the source is dropped.
+///
+/// # Errors
+/// The first part cannot be packed.
+pub(super) async fn zip(tree: ByteSource) -> io::Result<ByteSource> {
+    let (sender, mut parts) = channel(QUEUED_PARTS);
     let handle = Handle::current();
     let tree = SyncIoBridge::new_with_handle(tree, handle.clone());
     tokio::task::spawn_blocking(move || {
@@ -68,7 +58,23 @@ pub(super) fn zip(tree: ByteSource) -> ZipParts {
             let _ = sender.try_send(Err(error));
         }
     });
-    ZipParts(parts)
+    // An archive always has a part: its directory.
+    let first = next_part(&mut parts).await.transpose()?.unwrap_or_default();
+    let rest = stream::unfold(parts, async |mut parts| {
+        let part = next_part(&mut parts).await?;
+        Some((part.map(Cursor::new), parts))
+    });
+    let all = stream::iter([Ok(Cursor::new(first))]).chain(rest);
+    Ok(Box::new(StreamReader::new(Box::pin(all))))
+}
+
+/// Returns the next part. `None` at the end of a complete archive.
+async fn next_part(parts: &mut Receiver<io::Result<Vec<u8>>>) -> Option<io::Result<Vec<u8>>> {
+    match parts.recv().await {
+        Some(Ok(part)) if part.is_empty() => None,
+        Some(part) => Some(part),
+        None => Some(Err(io::ErrorKind::UnexpectedEof.into())),
+    }
 }
 
 fn convert(tree: impl Read, output: PartWriter) -> io::Result<()> {

@@ -53,11 +53,7 @@ pub(super) async fn list(
 ) -> Result<FolderNames, WorkspaceError> {
     let files = workspace.files()?;
     let folder = workspace.resolve(path).await?;
-    match folder.status.as_ref().map(|status| status.kind) {
-        None if !folder.is_root() => return Err(WorkspaceError::NotFound(folder.relative)),
-        None | Some(FileKind::Directory) => {}
-        Some(_) => return Err(WorkspaceError::NotAFolder(folder.relative)),
-    }
+    folder.check_folder()?;
     let list = files.list(&folder.absolute).await?;
     let gitignore = read_gitignore(files, &workspace.root).await;
     let names = names(files, &folder.absolute, list.entries).await;

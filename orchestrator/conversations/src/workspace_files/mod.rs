@@ -1,14 +1,17 @@
 //! The files of a running conversation's workspace, for its user.
 //!
-//! Reads, writes and packs files through the sandbox, and runs git in it. Never starts a sandbox or
+//! Reads, changes and packs files through the sandbox, and runs git in it. Never starts a sandbox or
 //! a model call, and never changes the log. Everything from the sandbox is untrusted: sizes, times,
 //! names and links are checked, and git runs without the configuration of the workspace.
 //!
 //! Paths are confined to the workspace. Links are resolved here, one component at a time, and not
 //! by the sandbox. A program in the sandbox can exchange a link afterwards, which shows only what
-//! that program could copy into the workspace too.
+//! that program could copy into the workspace too, and changes only what it could change.
 
 mod archive;
+mod change;
+mod content;
+mod entries;
 mod error;
 mod git;
 mod list;
@@ -18,8 +21,9 @@ mod text;
 use std::sync::Arc;
 
 use engine::memory::{KnowledgeEntry, Memory};
-use engine::sandbox::{ByteSource, Sandbox, SandboxFiles, TransferKind};
+use engine::sandbox::{ByteSource, Sandbox, SandboxError, SandboxFiles, TransferKind};
 use protocol::ConversationId;
+use protocol::client_api::v2::files::{FileEntryPage, ListFiles, MoveFile, ReadFile, RemoveFile};
 use protocol::sandbox_api::FileKind;
 
 use crate::conversations::Conversations;
@@ -27,7 +31,6 @@ use crate::error::ConversationsError;
 
 use path::WorkspacePath;
 
-pub use archive::ZipParts;
 pub use error::WorkspaceError;
 pub use git::{FileChange, FileVersions};
 pub use list::FolderNames;
@@ -66,6 +69,19 @@ impl Conversations {
                 sandbox,
             }
         })
+    }
+
+    /// Returns access to the files of a running conversation, once its sandbox is created or
+    /// reached, for which it waits up to half a minute.
+    ///
+    /// # Errors
+    /// See [`workspace_files`](Self::workspace_files).
+    pub async fn connected_workspace(
+        &self,
+        id: &ConversationId,
+    ) -> Result<WorkspaceFiles, ConversationsError> {
+        self.wait_for_sandbox(id).await;
+        self.workspace_files(id).await
     }
 }
 
@@ -110,18 +126,68 @@ impl WorkspaceFiles {
         Ok(path.absolute)
     }
 
-    /// Returns the workspace as a zip archive that is packed while it is read. Its last part is an
-    /// error if it is incomplete. Special files are left out, and so are links that leave the
-    /// workspace.
+    /// Lists a page of a folder, with all its entries.
     ///
     /// # Errors
     /// See [`WorkspaceError`].
-    pub async fn zip(&self) -> Result<ZipParts, WorkspaceError> {
+    pub async fn entries(&self, request: ListFiles) -> Result<FileEntryPage, WorkspaceError> {
+        entries::list(self, request).await
+    }
+
+    /// Returns a file, or a part of it. The source fails if the content is incomplete.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub async fn read(&self, request: &ReadFile) -> Result<ByteSource, WorkspaceError> {
+        content::read(self, request).await
+    }
+
+    /// Writes a file of at most a gigabyte, like [`upload`](Self::upload).
+    ///
+    /// # Errors
+    /// [`WorkspaceError::TooLarge`], or see [`WorkspaceError`].
+    pub async fn write(&self, path: &str, content: ByteSource) -> Result<(), WorkspaceError> {
+        content::write(self, path, content).await
+    }
+
+    /// Creates a folder, with its missing parents. Does nothing if it exists.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Exists`] if it is a file, or see [`WorkspaceError`].
+    pub async fn make_folder(&self, path: &str) -> Result<(), WorkspaceError> {
+        change::make_folder(self, path).await
+    }
+
+    /// Renames or moves a file, a link or a folder.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::Exists`] if a file may not be replaced, or see [`WorkspaceError`].
+    pub async fn rename(&self, request: &MoveFile) -> Result<(), WorkspaceError> {
+        change::rename(self, request).await
+    }
+
+    /// Removes a file, a link or a folder.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub async fn remove(&self, request: &RemoveFile) -> Result<(), WorkspaceError> {
+        change::remove(self, request).await
+    }
+
+    /// Returns a folder as a zip archive that is packed while it is read. The source fails if it is
+    /// incomplete. Special files are left out, and so are links that leave the folder.
+    ///
+    /// # Errors
+    /// See [`WorkspaceError`].
+    pub async fn archive(&self, folder: &str) -> Result<ByteSource, WorkspaceError> {
+        let folder = self.resolve(folder).await?;
+        folder.check_folder()?;
         let tree = self
             .files()?
-            .download(&self.root, TransferKind::Tree)
+            .download(&folder.absolute, TransferKind::Tree)
             .await?;
-        Ok(archive::zip(tree))
+        let packed = archive::zip(tree).await;
+        Ok(packed.map_err(|error| SandboxError::host("pack", "a folder", error))?)
     }
 
     /// Returns the files that differ from the remote branch: those of the repository in the
@@ -182,5 +248,9 @@ impl WorkspaceFiles {
 
     async fn resolve(&self, path: &str) -> Result<WorkspacePath, WorkspaceError> {
         path::resolve(self.files()?, &self.root, path).await
+    }
+
+    async fn resolve_name(&self, path: &str) -> Result<WorkspacePath, WorkspaceError> {
+        path::resolve_name(self.files()?, &self.root, path).await
     }
 }

@@ -32,6 +32,24 @@ impl WorkspacePath {
     pub(super) fn is_root(&self) -> bool {
         self.relative.is_empty()
     }
+
+    /// Checks that it is a regular file.
+    pub(super) fn check_file(&self) -> Result<(), WorkspaceError> {
+        match self.status.as_ref().map(|status| status.kind) {
+            None if !self.is_root() => Err(WorkspaceError::NotFound(self.relative.clone())),
+            Some(FileKind::File) => Ok(()),
+            None | Some(_) => Err(WorkspaceError::NotAFile(self.relative.clone())),
+        }
+    }
+
+    /// Checks that it is a folder.
+    pub(super) fn check_folder(&self) -> Result<(), WorkspaceError> {
+        match self.status.as_ref().map(|status| status.kind) {
+            None if !self.is_root() => Err(WorkspaceError::NotFound(self.relative.clone())),
+            None | Some(FileKind::Directory) => Ok(()),
+            Some(_) => Err(WorkspaceError::NotAFolder(self.relative.clone())),
+        }
+    }
 }
 
 /// Resolves a path that is relative to the workspace, or absolute and below it. It need not exist.
@@ -98,9 +116,33 @@ pub(super) async fn resolve(
     })
 }
 
-/// Splits a path into its components below the root. `None` if it is absolute and not below the
-/// root.
-fn components(path: &str, root: &str) -> Result<Option<VecDeque<String>>, WorkspaceError> {
+/// Resolves the folder of a path, and keeps its name: a link is not followed. It need not exist.
+pub(super) async fn resolve_name(
+    files: &dyn SandboxFiles,
+    root: &str,
+    path: &str,
+) -> Result<WorkspacePath, WorkspaceError> {
+    check(path)?;
+    let path = path.trim_end_matches('/');
+    let name = path.rsplit('/').next().unwrap_or_default();
+    if ["", ".", ".."].contains(&name) {
+        return Err(invalid(path, "does not end in a name"));
+    }
+    // With its slash, without which `/name` would be in the workspace.
+    let folder = resolve(files, root, &path[..path.len() - name.len()]).await?;
+    let absolute = format!("{}/{name}", folder.absolute.trim_end_matches('/'));
+    Ok(WorkspacePath {
+        relative: match folder.is_root() {
+            true => name.to_owned(),
+            false => format!("{}/{name}", folder.relative),
+        },
+        status: files.link_status(&absolute).await?,
+        absolute,
+    })
+}
+
+/// Checks what no path may have.
+fn check(path: &str) -> Result<(), WorkspaceError> {
     if path.len() > MAX_PATH_BYTES {
         return Err(invalid(
             &path[..path.floor_char_boundary(64)],
@@ -110,6 +152,13 @@ fn components(path: &str, root: &str) -> Result<Option<VecDeque<String>>, Worksp
     if path.contains('\0') {
         return Err(invalid(path, "has a NUL byte"));
     }
+    Ok(())
+}
+
+/// Splits a path into its components below the root. `None` if it is absolute and not below the
+/// root.
+fn components(path: &str, root: &str) -> Result<Option<VecDeque<String>>, WorkspaceError> {
+    check(path)?;
     let below = if path.starts_with('/') {
         match path.strip_prefix(root) {
             Some(below) if root.is_empty() || below.is_empty() || below.starts_with('/') => below,

@@ -1,7 +1,6 @@
 //! Reads text files.
 
 use engine::sandbox::{SandboxError, SandboxFiles, TransferKind};
-use protocol::sandbox_api::FileKind;
 use tokio::io::AsyncReadExt as _;
 
 use super::error::WorkspaceError;
@@ -15,12 +14,7 @@ pub(super) async fn read(
     files: &dyn SandboxFiles,
     path: &WorkspacePath,
 ) -> Result<String, WorkspaceError> {
-    match path.status.as_ref().map(|status| status.kind) {
-        _ if path.is_root() => return Err(WorkspaceError::NotAFile(path.relative.clone())),
-        None => return Err(WorkspaceError::NotFound(path.relative.clone())),
-        Some(FileKind::File) => {}
-        Some(_) => return Err(WorkspaceError::NotAFile(path.relative.clone())),
-    }
+    path.check_file()?;
     let mut content = Vec::new();
     let source = files.download(&path.absolute, TransferKind::File).await?;
     let read = source

@@ -4,6 +4,7 @@
 //! default bodies, so that a decorator cannot lose one silently.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -74,7 +75,7 @@ pub trait SandboxStreams: Send + Sync {
     async fn wait_for_port(&self, port: u16, timeout: Duration) -> Result<bool, SandboxError>;
 }
 
-/// Reads and writes files. A relative path is resolved against the initial working directory of
+/// Reads and changes files. A relative path is resolved against the initial working directory of
 /// shells.
 #[async_trait]
 pub trait SandboxFiles: Send + Sync {
@@ -104,6 +105,17 @@ pub trait SandboxFiles: Send + Sync {
     /// See [`SandboxError`].
     async fn download(&self, path: &str, kind: TransferKind) -> Result<ByteSource, SandboxError>;
 
+    /// Returns a part of a file. It is shorter if the file ends earlier, and empty if the file ends
+    /// before it.
+    ///
+    /// # Errors
+    /// See [`SandboxError`].
+    async fn download_part(
+        &self,
+        path: &str,
+        range: Range<u64>,
+    ) -> Result<ByteSource, SandboxError>;
+
     /// Writes a file, or unpacks an archive, at a path in the sandbox. Atomic: if the source fails,
     /// nothing changes. Creates missing parent folders. The mode applies to a file.
     ///
@@ -116,6 +128,28 @@ pub trait SandboxFiles: Send + Sync {
         mode: Option<FileMode>,
         content: ByteSource,
     ) -> Result<(), SandboxError>;
+
+    /// Creates a folder, with its missing parents. Does nothing if it exists.
+    ///
+    /// # Errors
+    /// [`SandboxError::Refused`] if there is a file, or see [`SandboxError`].
+    async fn make_folder(&self, path: &str) -> Result<(), SandboxError>;
+
+    /// Renames or moves a file, link or folder. Links are not followed, and missing parent folders
+    /// are created. An existing file is replaced only if `overwrite` is set, and of folders only
+    /// an empty one.
+    ///
+    /// # Errors
+    /// [`SandboxError::Refused`] if it does not exist or may not replace what does, or see
+    /// [`SandboxError`]. After [`SandboxError::Unreachable`] it may have been renamed.
+    async fn rename(&self, from: &str, to: &str, overwrite: bool) -> Result<(), SandboxError>;
+
+    /// Removes a file, a link or a folder; one that is not empty only if `recursive` is set. Links
+    /// are not followed. Does nothing if it does not exist.
+    ///
+    /// # Errors
+    /// [`SandboxError::Refused`], or see [`SandboxError`].
+    async fn remove(&self, path: &str, recursive: bool) -> Result<(), SandboxError>;
 }
 
 /// Pauses and resumes the sandboxes of a provider.

@@ -1,6 +1,7 @@
 //! A sandbox that responds from a script. Like a real sandbox, it never runs the same id twice.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -309,6 +310,11 @@ impl Sandbox for ScriptedSandbox {
     }
 }
 
+const NO_FILES: SandboxError = SandboxError::Unsupported {
+    runtime: "scripted",
+    what: "access files",
+};
+
 #[async_trait]
 impl SandboxFiles for ScriptedSandbox {
     /// A file exists wherever the script returns one for a read action.
@@ -339,17 +345,11 @@ impl SandboxFiles for ScriptedSandbox {
     }
 
     async fn list(&self, _: &str) -> Result<FileList, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: "scripted",
-            what: "list files",
-        })
+        Err(NO_FILES)
     }
 
     async fn download(&self, _: &str, _: TransferKind) -> Result<ByteSource, SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: "scripted",
-            what: "download files",
-        })
+        Err(NO_FILES)
     }
 
     async fn upload(
@@ -359,10 +359,23 @@ impl SandboxFiles for ScriptedSandbox {
         _: Option<FileMode>,
         _: ByteSource,
     ) -> Result<(), SandboxError> {
-        Err(SandboxError::Unsupported {
-            runtime: "scripted",
-            what: "upload files",
-        })
+        Err(NO_FILES)
+    }
+
+    async fn download_part(&self, _: &str, _: Range<u64>) -> Result<ByteSource, SandboxError> {
+        Err(NO_FILES)
+    }
+
+    async fn make_folder(&self, _: &str) -> Result<(), SandboxError> {
+        Err(NO_FILES)
+    }
+
+    async fn rename(&self, _: &str, _: &str, _: bool) -> Result<(), SandboxError> {
+        Err(NO_FILES)
+    }
+
+    async fn remove(&self, _: &str, _: bool) -> Result<(), SandboxError> {
+        Err(NO_FILES)
     }
 }
 

@@ -75,6 +75,13 @@ pub(crate) struct Bytes(Vec<u8>);
         v2::commands::apply,
         v2::events::page,
         v2::events::trajectory,
+        v2::files::list,
+        v2::files::read,
+        v2::files::write,
+        v2::files::make_folder,
+        v2::files::rename,
+        v2::files::remove,
+        v2::files::archive,
         stream::stream,
         ports::web_hosts,
         ports::vscode_url,
@@ -202,6 +209,7 @@ mod tests {
             include_str!("../routes/settings.rs"),
             include_str!("../routes/secrets.rs"),
             include_str!("../routes/git.rs"),
+            include_str!("../v2/files.rs"),
         ] {
             served.extend(routes("/api", source));
         }

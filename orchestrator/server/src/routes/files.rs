@@ -3,26 +3,21 @@
 //! No content of a sandbox is served with a type that a browser would run: it is a text in JSON, or
 //! an attachment.
 
-use std::io;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
-use conversations::{WorkspaceFiles, ZipParts};
-use engine::sandbox::SandboxError;
-use futures_util::{Stream, stream};
+use conversations::WorkspaceFiles;
 use http::{HeaderName, HeaderValue, header};
 use protocol::ConversationId;
 use protocol::client_api::FileContent;
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::ServerState;
-use crate::work::WorkPermit;
+use crate::work::{DownloadPermit, WorkPermit, stream_content};
 
 /// Present if a list of files is not complete. V0's shape has no place for it.
 const TRUNCATED: HeaderName = HeaderName::from_static("x-truncated");
@@ -104,19 +99,8 @@ pub(super) async fn zip(
     RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
     let workspace = workspace(&state, &id).await?;
-    let own = caller
-        .user
-        .map(|user| state.downloads_by_user.try_acquire(user));
-    let own = own
-        .map(|permit| permit.ok_or(ApiError::TooManyDownloads))
-        .transpose()?;
-    let permit = Arc::clone(&state.downloads).try_acquire_owned();
-    let permits = (permit.map_err(|_| ApiError::TooManyDownloads)?, own);
-    let mut parts = workspace.zip().await.map_err(ApiError::from)?;
-    // An archive always has a part: its directory.
-    let first = parts.next().await.transpose().map_err(|error| {
-        ApiError::Workspace(SandboxError::host("pack", "the workspace", error).into())
-    })?;
+    let permit = DownloadPermit::acquire(&state, &caller)?;
+    let content = workspace.archive("").await?;
     let headers = [
         (header::CONTENT_TYPE, "application/zip"),
         (
@@ -124,24 +108,5 @@ pub(super) async fn zip(
             "attachment; filename=\"workspace.zip\"",
         ),
     ];
-    Ok((
-        headers,
-        Body::from_stream(body(first.unwrap_or_default(), parts, permits)),
-    )
-        .into_response())
-}
-
-fn body(
-    first: Vec<u8>,
-    parts: ZipParts,
-    permits: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>),
-) -> impl Stream<Item = io::Result<Bytes>> {
-    let rest = stream::unfold(Some((parts, permits)), |open| async {
-        let (mut parts, permits) = open?;
-        match parts.next().await? {
-            Ok(part) => Some((Ok(Bytes::from(part)), Some((parts, permits)))),
-            Err(error) => Some((Err(error), None)),
-        }
-    });
-    stream::StreamExt::chain(stream::iter([Ok(Bytes::from(first))]), rest)
+    Ok((headers, stream_content(content, permit)).into_response())
 }

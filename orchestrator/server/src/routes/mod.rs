@@ -118,6 +118,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
             get(v2::events::trajectory),
         )
         .route("/v2/conversations/{id}/stream", get(stream::stream))
+        .merge(v2::files::router())
         .merge(git::router())
         .merge(settings::router())
         .merge(secrets::router())

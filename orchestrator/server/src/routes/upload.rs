@@ -58,12 +58,8 @@ pub(super) async fn upload(
     body: Body,
 ) -> Result<Response, ApiError> {
     // V0's page uploads files at once, and would lose the message.
-    state
-        .conversations
-        .conversations()
-        .wait_for_sandbox(&id)
-        .await;
-    let files = workspace(&state, &id).await?;
+    let conversations = state.conversations.conversations();
+    let files = conversations.connected_workspace(&id).await?;
     let content_type = headers
         .get(header::CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());

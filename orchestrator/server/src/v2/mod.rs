@@ -3,3 +3,4 @@
 pub(crate) mod commands;
 pub(crate) mod conversations;
 pub(crate) mod events;
+pub(crate) mod files;

@@ -1,9 +1,7 @@
-use std::io::Cursor;
 use std::path::Path;
 
-use futures_util::stream;
 use protocol::sandbox_api::SkippedEntries;
-use tokio_util::io::StreamReader;
+use tokio::io::AsyncReadExt as _;
 
 use super::*;
 
@@ -31,11 +29,9 @@ fn tree(entries: &[(EntryType, &str, &[u8])]) -> Vec<u8> {
 
 /// Converts an archive. Returns the parts up to the error, if there is one.
 async fn convert(tree: Vec<u8>) -> io::Result<Vec<u8>> {
-    let mut parts = zip(Box::new(Cursor::new(tree)));
     let mut archive = Vec::new();
-    while let Some(part) = parts.next().await {
-        archive.extend(part?);
-    }
+    let mut packed = zip(Box::new(Cursor::new(tree))).await?;
+    packed.read_to_end(&mut archive).await?;
     Ok(archive)
 }
 
@@ -74,11 +70,9 @@ async fn comment_names_entries_that_the_sandbox_leaves_out() {
     let incomplete = Err(io::Error::other(IncompleteArchive(skipped)));
     let tree = tree(&[(EntryType::Regular, "b", b"x")]);
     let parts = stream::iter([Ok(Cursor::new(tree)), incomplete]);
-    let mut parts = zip(Box::new(StreamReader::new(parts)));
     let mut archive = Vec::new();
-    while let Some(part) = parts.next().await {
-        archive.extend(part.unwrap());
-    }
+    let packed = zip(Box::new(StreamReader::new(parts))).await;
+    packed.unwrap().read_to_end(&mut archive).await.unwrap();
     assert!(archive.ends_with(b"such as a/secret: Permission denied"));
 }
 

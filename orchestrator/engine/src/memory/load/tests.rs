@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use async_trait::async_trait;
 use proptest::prelude::*;
 use protocol::record::SandboxLeased;
@@ -203,6 +205,22 @@ impl SandboxFiles for FileSandbox {
         _: Option<FileMode>,
         _: ByteSource,
     ) -> Result<(), SandboxError> {
+        unimplemented!()
+    }
+
+    async fn download_part(&self, _: &str, _: Range<u64>) -> Result<ByteSource, SandboxError> {
+        unimplemented!()
+    }
+
+    async fn make_folder(&self, _: &str) -> Result<(), SandboxError> {
+        unimplemented!()
+    }
+
+    async fn rename(&self, _: &str, _: &str, _: bool) -> Result<(), SandboxError> {
+        unimplemented!()
+    }
+
+    async fn remove(&self, _: &str, _: bool) -> Result<(), SandboxError> {
         unimplemented!()
     }
 }

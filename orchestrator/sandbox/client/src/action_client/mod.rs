@@ -20,6 +20,7 @@ mod transfer;
 mod tunnel;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,8 +33,8 @@ use engine::sandbox::{
 use http::{HeaderValue, Method};
 use protocol::record::SandboxLeased;
 use protocol::sandbox_api::{
-    ActionRequest, ErrorCode, FileList, FileMode, FileStatus, ListeningPort, PortState,
-    ProcessExit, ProcessRequest,
+    ActionRequest, ErrorCode, FileList, FileMode, FileStatus, ListeningPort, MakeFolderRequest,
+    MoveRequest, PortState, ProcessExit, ProcessRequest,
 };
 use protocol::{ActionId, BootId, Observation, ProcessId, SandboxId};
 use secrecy::SecretString;
@@ -337,6 +338,14 @@ impl SandboxFiles for ActionClient {
         transfer::download(&self.bulk, &self.key, path, kind).await
     }
 
+    async fn download_part(
+        &self,
+        path: &str,
+        range: Range<u64>,
+    ) -> Result<ByteSource, SandboxError> {
+        transfer::download_part(&self.bulk, &self.key, path, range).await
+    }
+
     async fn upload(
         &self,
         path: &str,
@@ -351,6 +360,47 @@ impl SandboxFiles for ActionClient {
             content,
         )
         .await
+    }
+
+    async fn make_folder(&self, path: &str) -> Result<(), SandboxError> {
+        let folder = MakeFolderRequest {
+            path: path.to_owned(),
+            parents: true,
+            mode: None,
+        };
+        let request = || request::json(&self.key, "/v1/files/mkdir", &folder);
+        request::send_with_retries(&self.link, request).await??;
+        Ok(())
+    }
+
+    async fn rename(&self, from: &str, to: &str, overwrite: bool) -> Result<(), SandboxError> {
+        let renaming = MoveRequest {
+            from: from.to_owned(),
+            to: to.to_owned(),
+            overwrite,
+        };
+        let request = request::json(&self.key, "/v1/files/move", &renaming);
+        // Once: the file is gone from its old path when the response is lost.
+        let mut sender = self.link.sender().await?;
+        match request::send(&mut sender, request).await {
+            Ok(response) if response.status().is_success() => Ok(()),
+            Ok(response) => Err(request::read_error(response).await.into()),
+            Err(error) => Err(SandboxError::Unreachable {
+                detail: error.to_string(),
+            }),
+        }
+    }
+
+    async fn remove(&self, path: &str, recursive: bool) -> Result<(), SandboxError> {
+        let path = format!(
+            "/v1/files?recursive={recursive}&path={}",
+            request::percent_encode(path)
+        );
+        let request = || request::new(&self.key, Method::DELETE, &path, Bytes::new());
+        match request::send_with_retries(&self.link, request).await? {
+            Err(error) if error.code != ErrorCode::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use protocol::ActionId;
 use protocol::sandbox_api::{ErrorBody, ErrorCode, KEY_HEADER};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -147,6 +148,12 @@ pub(super) fn new(key: &HeaderValue, method: Method, path: &str, body: Bytes) ->
         .map_err(|never| match never {})
         .boxed_unsync();
     streaming(key, method, path, body)
+}
+
+/// A request with a JSON body, which never fails to serialize: all keys are texts.
+pub(super) fn json(key: &HeaderValue, path: &str, body: &impl Serialize) -> Request<Body> {
+    let body = serde_json::to_vec(body).unwrap_or_default();
+    new(key, Method::POST, path, body.into())
 }
 
 /// A request with a streaming body.

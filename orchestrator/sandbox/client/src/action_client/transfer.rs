@@ -4,6 +4,7 @@
 //! A server that moves no byte for a minute has failed. A source on the host may take longer.
 
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,10 +14,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::sandbox::{ByteSource, IncompleteArchive, SandboxError, TransferKind};
 use futures_util::{Stream, StreamExt, TryStreamExt};
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
-use protocol::sandbox_api::{FileMode, SKIPPED_TRAILER, SkippedEntries};
+use protocol::sandbox_api::{ErrorCode, FileMode, SKIPPED_TRAILER, SkippedEntries};
+use tokio::io::AsyncReadExt as _;
 use tokio::time::{sleep, timeout};
 use tokio_util::io::{ReaderStream, StreamReader};
 
@@ -55,6 +57,11 @@ pub(super) async fn download(
     let route = route(path, kind);
     let download = || request::new(key, Method::GET, &route, Bytes::new());
     let response = request::send_with_retries(link, download).await??;
+    Ok(content(response))
+}
+
+/// Returns the body of a response.
+fn content(response: Response<Incoming>) -> ByteSource {
     let chunks =
         futures_util::stream::try_unfold(response.into_body(), |mut body: Incoming| async move {
             match timeout(STALL_TIMEOUT, body.frame()).await {
@@ -72,7 +79,35 @@ pub(super) async fn download(
         });
     // `StreamReader` would treat an empty chunk as the end.
     let chunks = chunks.try_filter(|chunk: &Bytes| std::future::ready(!chunk.is_empty()));
-    Ok(Box::new(StreamReader::new(Box::pin(chunks))))
+    Box::new(StreamReader::new(Box::pin(chunks)))
+}
+
+/// Returns a part of a file.
+pub(super) async fn download_part(
+    link: &Link,
+    key: &HeaderValue,
+    path: &str,
+    range: Range<u64>,
+) -> Result<ByteSource, SandboxError> {
+    let empty = || Ok(Box::new(tokio::io::empty()) as ByteSource);
+    let Some(last) = range.end.checked_sub(1).filter(|_| !range.is_empty()) else {
+        return empty();
+    };
+    let route = route(path, TransferKind::File);
+    let bytes = format!("bytes={}-{last}", range.start);
+    let download = || {
+        let mut request = request::new(key, Method::GET, &route, Bytes::new());
+        let bytes = bytes
+            .parse()
+            .unwrap_or_else(|_| HeaderValue::from_static(""));
+        request.headers_mut().insert(header::RANGE, bytes);
+        request
+    };
+    match request::send_with_retries(link, download).await? {
+        Ok(response) => Ok(Box::new(content(response).take(last - range.start + 1))),
+        Err(error) if error.code == ErrorCode::Range => empty(),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Fails if the trailers list entries that the archive leaves out.

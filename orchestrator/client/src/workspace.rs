@@ -1,0 +1,83 @@
+//! Workspaces of conversations.
+
+use async_trait::async_trait;
+use conversations::{ByteSource, ServiceError, WorkspaceService};
+use http::Method;
+use protocol::ConversationId;
+use protocol::client_api::v2::files::{
+    ArchiveFolder, FileEntryPage, FilePath, ListFiles, MoveFile, ReadFile, RemoveFile,
+};
+
+use crate::RemoteConversations;
+use crate::connection::{ApiRequest, Repetition};
+
+/// Returns a request to a route of a conversation.
+fn request(method: Method, id: &ConversationId, route: &str) -> ApiRequest {
+    ApiRequest::new(method, &format!("/{id}/{route}"), Repetition::Safe)
+}
+
+#[async_trait]
+impl WorkspaceService for RemoteConversations {
+    async fn list_files(
+        &self,
+        id: &ConversationId,
+        request: ListFiles,
+    ) -> Result<FileEntryPage, ServiceError> {
+        let list = self::request(Method::GET, id, "files").with_query(&request);
+        self.0.send(list).await
+    }
+
+    async fn read_file(
+        &self,
+        id: &ConversationId,
+        request: ReadFile,
+    ) -> Result<ByteSource, ServiceError> {
+        let read = self::request(Method::GET, id, "files/content").with_query(&request);
+        self.0.download(read).await
+    }
+
+    async fn write_file(
+        &self,
+        id: &ConversationId,
+        request: FilePath,
+        content: ByteSource,
+    ) -> Result<(), ServiceError> {
+        let write = self::request(Method::PUT, id, "files/content").with_query(&request);
+        self.0.upload(write, content).await
+    }
+
+    async fn make_folder(
+        &self,
+        id: &ConversationId,
+        request: FilePath,
+    ) -> Result<(), ServiceError> {
+        let make = self::request(Method::POST, id, "files/folder").with_body(&request);
+        self.0.send_for_bytes(make).await.0.map(drop)
+    }
+
+    async fn move_file(&self, id: &ConversationId, request: MoveFile) -> Result<(), ServiceError> {
+        let path = format!("/{id}/files/move");
+        // After a lost reply, the file may be gone from its old path.
+        let rename = ApiRequest::new(Method::POST, &path, Repetition::IfUnsent);
+        let rename = rename.with_body(&request);
+        self.0.send_for_bytes(rename).await.0.map(drop)
+    }
+
+    async fn remove_file(
+        &self,
+        id: &ConversationId,
+        request: RemoveFile,
+    ) -> Result<(), ServiceError> {
+        let remove = self::request(Method::DELETE, id, "files").with_query(&request);
+        self.0.remove(remove).await
+    }
+
+    async fn archive_folder(
+        &self,
+        id: &ConversationId,
+        request: ArchiveFolder,
+    ) -> Result<ByteSource, ServiceError> {
+        let archive = self::request(Method::GET, id, "files/archive").with_query(&request);
+        self.0.download(archive).await
+    }
+}
