@@ -7,6 +7,9 @@ use protocol::ConversationId;
 use protocol::client_api::v2::files::{
     ArchiveFolder, FileEntryPage, FilePath, ListFiles, MoveFile, ReadFile, RemoveFile,
 };
+use protocol::client_api::v2::git::{
+    ChangeList, CompareFile, DiffFiles, FileVersions, ListChanges,
+};
 
 use crate::RemoteConversations;
 use crate::connection::{ApiRequest, Repetition};
@@ -79,5 +82,32 @@ impl WorkspaceService for RemoteConversations {
     ) -> Result<ByteSource, ServiceError> {
         let archive = self::request(Method::GET, id, "files/archive").with_query(&request);
         self.0.download(archive).await
+    }
+
+    async fn list_changes(
+        &self,
+        id: &ConversationId,
+        request: ListChanges,
+    ) -> Result<ChangeList, ServiceError> {
+        let list = self::request(Method::GET, id, "git/changes").with_query(&request);
+        self.0.send(list).await
+    }
+
+    async fn diff_files(
+        &self,
+        id: &ConversationId,
+        request: DiffFiles,
+    ) -> Result<Vec<u8>, ServiceError> {
+        let diff = self::request(Method::GET, id, "git/diff").with_query(&request);
+        self.0.send_for_bytes(diff).await.0
+    }
+
+    async fn compare_file(
+        &self,
+        id: &ConversationId,
+        request: CompareFile,
+    ) -> Result<FileVersions, ServiceError> {
+        let compare = self::request(Method::GET, id, "git/versions").with_query(&request);
+        self.0.send(compare).await
     }
 }

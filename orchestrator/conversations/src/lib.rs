@@ -88,5 +88,5 @@ pub use stored::StoredConversation;
 pub use sweeping::{SWEEP_INTERVAL, SandboxRetention, Sweep};
 pub use task_prompt::task_prompt;
 pub use trajectory::TrajectoryPages;
-pub use workspace_files::{FileChange, FileVersions, FolderNames, WorkspaceError, WorkspaceFiles};
+pub use workspace_files::{FolderNames, WorkspaceError, WorkspaceFiles};
 pub use workspace_service::WorkspaceService;

@@ -6,6 +6,9 @@ use protocol::ConversationId;
 use protocol::client_api::v2::files::{
     ArchiveFolder, FileEntryPage, FilePath, ListFiles, MoveFile, ReadFile, RemoveFile,
 };
+use protocol::client_api::v2::git::{
+    ChangeList, CompareFile, DiffFiles, FileVersions, ListChanges,
+};
 
 use crate::service::ServiceError;
 
@@ -59,4 +62,25 @@ pub trait WorkspaceService: Send + Sync {
         id: &ConversationId,
         request: ArchiveFolder,
     ) -> Result<ByteSource, ServiceError>;
+
+    /// Lists the files that differ from a base.
+    async fn list_changes(
+        &self,
+        id: &ConversationId,
+        request: ListChanges,
+    ) -> Result<ChangeList, ServiceError>;
+
+    /// Returns the changes of a file or folder as a patch.
+    async fn diff_files(
+        &self,
+        id: &ConversationId,
+        request: DiffFiles,
+    ) -> Result<Vec<u8>, ServiceError>;
+
+    /// Returns two versions of a text file.
+    async fn compare_file(
+        &self,
+        id: &ConversationId,
+        request: CompareFile,
+    ) -> Result<FileVersions, ServiceError>;
 }

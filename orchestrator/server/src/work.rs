@@ -91,20 +91,22 @@ impl WorkPermit {
         let json =
             run_blocking(move || Bytes::from(serde_json::to_vec(&value).unwrap_or_default()))
                 .await?;
-        let length = HeaderValue::from(json.len());
-        let body = if json.len() > PART_BYTES {
-            Body::from_stream(parts(json, self))
+        Ok(self.respond_with(JSON, json))
+    }
+
+    /// Responds with a body, which may be long. Holds the permit like [`respond`](Self::respond).
+    pub(crate) fn respond_with(self, content_type: HeaderValue, content: Bytes) -> Response {
+        let length = HeaderValue::from(content.len());
+        let body = if content.len() > PART_BYTES {
+            Body::from_stream(parts(content, self))
         } else {
-            json.into()
+            content.into()
         };
-        Ok((
-            [
-                (header::CONTENT_TYPE, JSON),
-                (header::CONTENT_LENGTH, length),
-            ],
-            body,
-        )
-            .into_response())
+        let headers = [
+            (header::CONTENT_TYPE, content_type),
+            (header::CONTENT_LENGTH, length),
+        ];
+        (headers, body).into_response()
     }
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use conversations::{Conversations, FileChange};
+use conversations::Conversations;
 use protocol::ConversationId;
+use protocol::client_api::v2::git::{FileChange, GitBase};
 use tokio::time::timeout;
 
 use super::print;
@@ -20,7 +21,7 @@ const MAX_SHOWN: usize = 20;
 pub(super) async fn describe(conversations: &Conversations, id: &ConversationId) -> String {
     let list = async {
         let files = conversations.workspace_files(id).await.ok()?;
-        files.uncommitted_changes().await.ok()
+        files.changes(GitBase::Head).await.ok()
     };
     to_text(
         &timeout(TIMEOUT, list)
@@ -39,7 +40,7 @@ fn to_text(changes: &[FileChange]) -> String {
     let line = |change: &FileChange| {
         format!(
             "  {} {}\n",
-            change.status,
+            change.status.letter(),
             print::visible_line(&change.path)
         )
     };
@@ -55,13 +56,15 @@ fn to_text(changes: &[FileChange]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use protocol::client_api::v2::git::ChangeStatus;
+
     use super::*;
 
     #[test]
     fn files_are_listed_up_to_a_bound() {
         let change = |path: &str| FileChange {
             path: path.to_owned(),
-            status: 'M',
+            status: ChangeStatus::Modified,
         };
         assert_eq!(to_text(&[]), "");
         assert_eq!(

@@ -2,6 +2,7 @@
 //! they go through all layers.
 
 pub mod files;
+pub mod git;
 
 use std::fmt;
 use std::str::FromStr;

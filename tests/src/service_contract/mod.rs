@@ -6,6 +6,7 @@
 pub mod commands;
 pub mod files;
 pub mod follow;
+pub mod git;
 pub mod in_process;
 pub mod lifecycle;
 pub mod list;
@@ -81,6 +82,7 @@ macro_rules! workspace_contract {
             files::files_are_moved_and_removed,
             files::archive_has_the_files_of_a_folder,
             files::files_of_others_are_not_reached,
+            git::changes_are_those_since_a_base,
         );
     };
 }

@@ -26,6 +26,7 @@ mod store_outage;
 mod stream;
 mod users;
 mod v2;
+mod v2_files;
 mod workspace_git;
 
 use reqwest::Method;

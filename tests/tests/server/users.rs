@@ -63,7 +63,7 @@ const ROUTES: [(&str, &str, &[&str]); 23] = [
 ];
 
 /// The same for Glovebox's own API.
-const V2_ROUTES: [(&str, &str, &[&str]); 8] = [
+const V2_ROUTES: [(&str, &str, &[&str]); 18] = [
     ("GET", "", &[""]),
     ("DELETE", "", &[""]),
     (
@@ -88,6 +88,32 @@ const V2_ROUTES: [(&str, &str, &[&str]); 8] = [
         "/trajectory",
         &["", "?with_screenshots=true", "?with_screenshots=x"],
     ),
+    ("GET", "/files", &["", "?path=..", "?limit=0", "?x"]),
+    (
+        "DELETE",
+        "/files",
+        &["?path=a&recursive=true", "?path=", ""],
+    ),
+    (
+        "GET",
+        "/files/content",
+        &["?path=a", "?path=a&offset=x", ""],
+    ),
+    ("PUT", "/files/content", &["?path=a", ""]),
+    (
+        "POST",
+        "/files/folder",
+        &[r#"{"path": "a"}"#, r#"{"path": ".."}"#, "{}", "["],
+    ),
+    (
+        "POST",
+        "/files/move",
+        &[r#"{"from": "a", "to": "b"}"#, r#"{"from": "a"}"#, "["],
+    ),
+    ("GET", "/files/archive", &["", "?path=a", "?x=y"]),
+    ("GET", "/git/changes", &["", "?base=head", "?base=x"]),
+    ("GET", "/git/diff", &["", "?path=a&base=head", "?x=y"]),
+    ("GET", "/git/versions", &["?path=a", ""]),
     ("GET", "/stream", &["", "?after=x"]),
     ("POST", "/stream", &[""]),
 ];

@@ -261,6 +261,10 @@ async fn configuration_of_a_repository_runs_no_program() {
     assert_eq!(workspace.get("git/changes", &[]).await.1, expected);
     let diff = workspace.get("git/diff", &[("path", "a")]).await;
     assert_eq!(diff.1, json!({"modified": "two\n", "original": "one\n"}));
+    let path = format!("/api/v2/conversations/{}/git/diff", workspace.id);
+    let patch = workspace.server.get(&path).await;
+    let patch = patch.as_str().unwrap();
+    assert!(patch.contains("+* filter=x diff=x\n") && patch.ends_with("-one\n+two\n"));
     fs::write(workspace.at(".git/HEAD"), "ref: refs/heads/gone\n").unwrap();
     let missing = workspace.get("git/changes", &[]).await;
     assert_eq!((missing.0.as_u16(), missing.1), (200, json!([])));

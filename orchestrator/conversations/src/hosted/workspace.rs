@@ -6,6 +6,9 @@ use protocol::ConversationId;
 use protocol::client_api::v2::files::{
     ArchiveFolder, FileEntryPage, FilePath, ListFiles, MoveFile, ReadFile, RemoveFile,
 };
+use protocol::client_api::v2::git::{
+    ChangeList, CompareFile, DiffFiles, FileVersions, ListChanges,
+};
 
 use super::user::UserConversations;
 use crate::service::ServiceError;
@@ -74,5 +77,31 @@ impl WorkspaceService for UserConversations {
         request: ArchiveFolder,
     ) -> Result<ByteSource, ServiceError> {
         Ok(self.workspace(id).await?.archive(&request.path).await?)
+    }
+
+    async fn list_changes(
+        &self,
+        id: &ConversationId,
+        request: ListChanges,
+    ) -> Result<ChangeList, ServiceError> {
+        Ok(self.workspace(id).await?.change_list(request.base).await?)
+    }
+
+    async fn diff_files(
+        &self,
+        id: &ConversationId,
+        request: DiffFiles,
+    ) -> Result<Vec<u8>, ServiceError> {
+        let workspace = self.workspace(id).await?;
+        Ok(workspace.diff(&request.path, request.base).await?)
+    }
+
+    async fn compare_file(
+        &self,
+        id: &ConversationId,
+        request: CompareFile,
+    ) -> Result<FileVersions, ServiceError> {
+        let workspace = self.workspace(id).await?;
+        Ok(workspace.versions(&request.path, request.base).await?)
     }
 }

@@ -24,6 +24,7 @@ use engine::memory::{KnowledgeEntry, Memory};
 use engine::sandbox::{ByteSource, Sandbox, SandboxError, SandboxFiles, TransferKind};
 use protocol::ConversationId;
 use protocol::client_api::v2::files::{FileEntryPage, ListFiles, MoveFile, ReadFile, RemoveFile};
+use protocol::client_api::v2::git::{ChangeList, FileChange, FileVersions, GitBase};
 use protocol::sandbox_api::FileKind;
 
 use crate::conversations::Conversations;
@@ -32,7 +33,6 @@ use crate::error::ConversationsError;
 use path::WorkspacePath;
 
 pub use error::WorkspaceError;
-pub use git::{FileChange, FileVersions};
 pub use list::FolderNames;
 
 /// Access to the files of one workspace.
@@ -190,31 +190,47 @@ impl WorkspaceFiles {
         Ok(packed.map_err(|error| SandboxError::host("pack", "a folder", error))?)
     }
 
-    /// Returns the files that differ from the remote branch: those of the repository in the
-    /// workspace, and of repositories in its folders. Without a remote branch, all files are new.
+    /// Returns the files that differ from a base, of the repository in the workspace, and of
+    /// repositories in its folders. Without a remote branch, all files are new.
     ///
     /// # Errors
     /// [`WorkspaceError::NoRepository`], or see [`WorkspaceError`].
-    pub async fn git_changes(&self) -> Result<Vec<FileChange>, WorkspaceError> {
-        git::changes(self, git::ComparisonBase::Remote).await
+    pub async fn changes(&self, base: GitBase) -> Result<Vec<FileChange>, WorkspaceError> {
+        git::changes(self, base).await
     }
 
-    /// Returns the files that are not committed as they are, of the same repositories.
+    /// Returns the same files with the branch of the cloned repository.
     ///
     /// # Errors
-    /// See [`git_changes`](Self::git_changes).
-    pub async fn uncommitted_changes(&self) -> Result<Vec<FileChange>, WorkspaceError> {
-        git::changes(self, git::ComparisonBase::Head).await
+    /// See [`changes`](Self::changes).
+    pub async fn change_list(&self, base: GitBase) -> Result<ChangeList, WorkspaceError> {
+        Ok(ChangeList {
+            changes: self.changes(base).await?,
+            branch: self.branch().await?,
+        })
     }
 
-    /// Returns a file as it is, and as it is in the remote branch. The path is one of
-    /// [`git_changes`](Self::git_changes), or absolute.
+    /// Returns the changes of a file or folder since a base as a patch of the workspace, of the same
+    /// repositories. An empty path is the workspace.
+    ///
+    /// # Errors
+    /// [`WorkspaceError::NoRepository`], or see [`WorkspaceError`].
+    pub async fn diff(&self, path: &str, base: GitBase) -> Result<Vec<u8>, WorkspaceError> {
+        git::diff(self, path, base).await
+    }
+
+    /// Returns a file as it is, and as it is in a base. The path is one of
+    /// [`changes`](Self::changes), or absolute.
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`] if neither exists, [`WorkspaceError::NoRepository`], or see
     /// [`WorkspaceError`].
-    pub async fn git_diff(&self, path: &str) -> Result<FileVersions, WorkspaceError> {
-        git::diff(self, path).await
+    pub async fn versions(
+        &self,
+        path: &str,
+        base: GitBase,
+    ) -> Result<FileVersions, WorkspaceError> {
+        git::versions(self, path, base).await
     }
 
     /// Returns the branch that is checked out in the cloned repository. `None` if there is no

@@ -82,6 +82,9 @@ pub(crate) struct Bytes(Vec<u8>);
         v2::files::rename,
         v2::files::remove,
         v2::files::archive,
+        v2::git::changes,
+        v2::git::diff,
+        v2::git::versions,
         stream::stream,
         ports::web_hosts,
         ports::vscode_url,
@@ -210,6 +213,7 @@ mod tests {
             include_str!("../routes/secrets.rs"),
             include_str!("../routes/git.rs"),
             include_str!("../v2/files.rs"),
+            include_str!("../v2/git.rs"),
         ] {
             served.extend(routes("/api", source));
         }

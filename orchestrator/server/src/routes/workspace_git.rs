@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use conversations::WorkspaceError;
 use protocol::ConversationId;
+use protocol::client_api::v2::git::GitBase;
 use protocol::client_api::{FileChangeInfo, FileDiff};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -32,13 +33,13 @@ pub(super) async fn changes(
     ConversationPath(id): ConversationPath,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let changes = match workspace(&state, &id).await?.git_changes().await {
+    let changes = match workspace(&state, &id).await?.changes(GitBase::Remote).await {
         // As in V0.
         Err(WorkspaceError::NoRepository) => Vec::new(),
         changes => changes?,
     };
     let changes = changes.into_iter().map(|change| FileChangeInfo {
-        status: change.status,
+        status: change.status.letter(),
         path: change.path,
     });
     permit.respond(changes.collect::<Vec<_>>()).await
@@ -54,11 +55,12 @@ pub(super) async fn diff(
     QueryParameters(DiffQuery { path }): QueryParameters<DiffQuery>,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let versions = workspace(&state, &id).await?.git_diff(&path).await?;
+    let workspace = workspace(&state, &id).await?;
+    let versions = workspace.versions(&path, GitBase::Remote).await?;
     permit
         .respond(FileDiff {
-            modified: versions.modified,
-            original: versions.original,
+            modified: versions.modified.unwrap_or_default(),
+            original: versions.original.unwrap_or_default(),
         })
         .await
 }

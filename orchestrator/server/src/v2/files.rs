@@ -10,7 +10,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use conversations::{WorkspaceError, WorkspaceFiles};
+use conversations::WorkspaceError;
 use futures_util::TryStreamExt as _;
 use http::{StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -24,6 +24,7 @@ use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
 use crate::paced_body::is_too_slow;
 use crate::state::ServerState;
+use crate::v2::workspace;
 use crate::work::{DownloadPermit, WorkPermit, stream_content};
 
 pub(crate) fn router() -> Router<Arc<ServerState>> {
@@ -33,12 +34,6 @@ pub(crate) fn router() -> Router<Arc<ServerState>> {
         .route("/v2/conversations/{id}/files/folder", post(make_folder))
         .route("/v2/conversations/{id}/files/move", post(rename))
         .route("/v2/conversations/{id}/files/archive", get(archive))
-}
-
-/// Returns access to the files of a running conversation, once its sandbox is connected.
-async fn workspace(state: &ServerState, id: &ConversationId) -> Result<WorkspaceFiles, ApiError> {
-    let conversations = state.conversations.conversations();
-    Ok(conversations.connected_workspace(id).await?)
 }
 
 /// Lists a page of a folder, with all its entries.

@@ -2,12 +2,10 @@
 # followed by NUL. For each repository:
 # its path, pairs of a status and a path, an empty text, paths of untracked files, an empty text. Exits with 3 if there is none.
 
-root=$1
 base=$2
 is_found=3
-count=0
 
-print_changes() {
+print_repository() {
     open_repository "$1" || return
     ours "$1" diff --name-status -z --no-renames --no-ext-diff --no-textconv --ignore-submodules=dirty "$reference" -- \
         >"$scratch/changed" || return
@@ -20,12 +18,5 @@ print_changes() {
     is_found=0
 }
 
-print_changes "$root" .
-for nested in "$root"/*/.git; do
-    folder=${nested%/.git}
-    if [ -L "$folder" ] || [ ! -e "$nested" ]; then continue; fi
-    count=$((count + 1))
-    if [ "$count" -gt 64 ]; then break; fi
-    print_changes "$folder" "${folder##*/}"
-done
+for_each_repository "$1"
 exit "$is_found"

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use engine::sandbox::{SandboxError, Script, ScriptResult};
+use protocol::client_api::v2::git::{ChangeStatus, FileChange, FileVersions, GitBase};
 
 use super::WorkspaceFiles;
 use super::error::WorkspaceError;
@@ -15,6 +16,7 @@ use super::text;
 
 const CHANGES: &str = concat!(include_str!("repository.sh"), include_str!("changes.sh"));
 const ORIGINAL: &str = concat!(include_str!("repository.sh"), include_str!("original.sh"));
+const DIFF: &str = concat!(include_str!("repository.sh"), include_str!("diff.sh"));
 
 /// Maximum size of the file `HEAD`. The name of a branch has at most 255 bytes.
 const MAX_HEAD_BYTES: u64 = 1024;
@@ -25,10 +27,13 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const MAX_CHANGES: usize = 100_000;
 const MAX_CHANGES_BYTES: usize = 8 << 20;
 
+/// Maximum length of a patch, in bytes. It is in memory while it is sent.
+const MAX_DIFF_BYTES: usize = 8 << 20;
+
 /// Exit code of the scripts if there is no repository, or no git.
 const NO_REPOSITORY: i32 = 3;
 
-/// Exit code if the remote branch has no such file.
+/// Exit code if the base has no such file.
 const NO_ORIGINAL: i32 = 4;
 
 /// Returns the branch that is checked out in a repository. Reads the file instead of running git,
@@ -61,64 +66,27 @@ fn branch_in(head: &str) -> Option<&str> {
     is_name.then_some(name)
 }
 
-/// What files are compared with.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum ComparisonBase {
-    /// The remote branch.
-    Remote,
-    /// The current commit.
-    Head,
-}
-
-impl ComparisonBase {
-    /// The argument of `changes.sh`.
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Remote => "remote",
-            Self::Head => "head",
-        }
+/// The name of a base in the scripts.
+fn base_name(base: GitBase) -> &'static str {
+    match base {
+        GitBase::Remote => "remote",
+        GitBase::Head => "head",
     }
-}
-
-/// A file that differs from what it is compared with.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct FileChange {
-    /// Path relative to the workspace.
-    pub path: String,
-    /// `M` for modified, `A` for new, `D` for deleted, `U` for unmerged.
-    pub status: char,
-}
-
-/// Two versions of a file. An empty one does not exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileVersions {
-    /// As it is in the workspace.
-    pub modified: String,
-    /// As it is in the remote branch.
-    pub original: String,
 }
 
 /// Lists the changes.
 pub(super) async fn changes(
     workspace: &WorkspaceFiles,
-    base: ComparisonBase,
+    base: GitBase,
 ) -> Result<Vec<FileChange>, WorkspaceError> {
-    let arguments = [workspace.root.as_str(), base.as_str()];
-    match script(CHANGES, &arguments, MAX_CHANGES_BYTES)
-        .run(workspace.sandbox.as_ref())
-        .await?
-    {
-        ScriptResult::Exited { code: 0, output } => {
-            // On a blocking thread, because the sandbox chooses the number of files.
-            let parsed = tokio::task::spawn_blocking(move || parse_changes(&output)).await;
-            parsed.map_err(|error| SandboxError::Malformed {
-                detail: error.to_string(),
-            })?
-        }
-        ScriptResult::Exited { code, .. } => Err(failure(code)),
-        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
-        ScriptResult::TooMuchOutput => Err(too_many_changes()),
-    }
+    let arguments = [workspace.root.as_str(), base_name(base)];
+    let printed = run(workspace, CHANGES, &arguments, MAX_CHANGES_BYTES).await;
+    let output = printed?.map_err(failure)?.ok_or_else(too_many_changes)?;
+    // On a blocking thread, because the sandbox chooses the number of files.
+    let parsed = tokio::task::spawn_blocking(move || parse_changes(&output)).await;
+    parsed.map_err(|error| SandboxError::Malformed {
+        detail: error.to_string(),
+    })?
 }
 
 fn too_many_changes() -> WorkspaceError {
@@ -128,56 +96,78 @@ fn too_many_changes() -> WorkspaceError {
     }
 }
 
-/// Returns two versions of a file.
+/// Returns the changes of a file or folder as a patch.
 pub(super) async fn diff(
     workspace: &WorkspaceFiles,
     path: &str,
+    base: GitBase,
+) -> Result<Vec<u8>, WorkspaceError> {
+    let path = workspace.resolve(path).await?.relative;
+    let arguments = [workspace.root.as_str(), path.as_str(), base_name(base)];
+    let printed = run(workspace, DIFF, &arguments, MAX_DIFF_BYTES).await;
+    let output = printed?.map_err(failure)?;
+    output.ok_or_else(|| WorkspaceError::TooLarge {
+        subject: "the patch".to_owned(),
+        max_bytes: MAX_DIFF_BYTES as u64,
+    })
+}
+
+/// Returns two versions of a file.
+pub(super) async fn versions(
+    workspace: &WorkspaceFiles,
+    path: &str,
+    base: GitBase,
 ) -> Result<FileVersions, WorkspaceError> {
     let path = workspace.resolve(path).await?;
-    let original = original(workspace, &path.relative).await?;
+    let original = original(workspace, &path.relative, base).await?;
     let modified = match path.status {
         None => None,
         Some(_) => Some(text::read(workspace.files()?, &path).await?),
     };
-    match (modified, original) {
-        (None, None) => Err(WorkspaceError::NotFound(path.relative)),
-        (modified, original) => Ok(FileVersions {
-            modified: modified.unwrap_or_default(),
-            original: original.unwrap_or_default(),
-        }),
+    if modified.is_none() && original.is_none() {
+        return Err(WorkspaceError::NotFound(path.relative));
     }
+    Ok(FileVersions { modified, original })
 }
 
-/// Returns a file as it is in the remote branch. `None` if that has no such file.
+/// Returns a file as it is in the base. `None` if that has no such file.
 async fn original(
     workspace: &WorkspaceFiles,
     path: &str,
+    base: GitBase,
 ) -> Result<Option<String>, WorkspaceError> {
-    let arguments = [workspace.root.as_str(), path];
+    let arguments = [workspace.root.as_str(), path, base_name(base)];
     let max_bytes = text::MAX_TEXT_BYTES as usize;
-    match script(ORIGINAL, &arguments, max_bytes)
-        .run(workspace.sandbox.as_ref())
-        .await?
-    {
-        ScriptResult::Exited { code: 0, output } => text::decode(output, path).map(Some),
-        ScriptResult::Exited {
-            code: NO_ORIGINAL, ..
-        } => Ok(None),
-        ScriptResult::Exited { code, .. } => Err(failure(code)),
-        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
-        ScriptResult::TooMuchOutput => Err(WorkspaceError::TooLarge {
+    match run(workspace, ORIGINAL, &arguments, max_bytes).await? {
+        Ok(Some(output)) => text::decode(output, path).map(Some),
+        Ok(None) => Err(WorkspaceError::TooLarge {
             subject: format!("{path:?}"),
             max_bytes: text::MAX_TEXT_BYTES,
         }),
+        Err(NO_ORIGINAL) => Ok(None),
+        Err(code) => Err(failure(code)),
     }
 }
 
-fn script<'a>(text: &'a str, arguments: &'a [&'a str], max_output_bytes: usize) -> Script<'a> {
-    Script {
+/// Runs a script. Returns its output, or its exit code if that is not 0. `None` if it prints too
+/// much.
+async fn run(
+    workspace: &WorkspaceFiles,
+    text: &str,
+    arguments: &[&str],
+    max_output_bytes: usize,
+) -> Result<Result<Option<Vec<u8>>, i32>, WorkspaceError> {
+    let script = Script {
         text,
         arguments,
         timeout: TIMEOUT,
         max_output_bytes,
+    };
+    match script.run(workspace.sandbox.as_ref()).await? {
+        ScriptResult::Exited { code: 0, output } => Ok(Ok(Some(output))),
+        ScriptResult::Exited { code, .. } => Ok(Err(code)),
+        ScriptResult::TooMuchOutput => Ok(Ok(None)),
+        ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
     }
 }
 
@@ -209,7 +199,7 @@ fn parse_changes(output: &[u8]) -> Result<Vec<FileChange>, WorkspaceError> {
         } else {
             format!("{folder}/")
         };
-        let mut add = |status: char, path: String| {
+        let mut add = |status: ChangeStatus, path: String| {
             path_bytes += prefix.len() + path.len();
             if changes.len() == MAX_CHANGES || path_bytes > MAX_CHANGES_BYTES {
                 return Err(too_many_changes());
@@ -226,7 +216,7 @@ fn parse_changes(output: &[u8]) -> Result<Vec<FileChange>, WorkspaceError> {
             add(to_status(&status), path)?;
         }
         while let Some(path) = texts.next().filter(|path| !path.is_empty()) {
-            add('A', path)?;
+            add(ChangeStatus::Added, path)?;
         }
         nested.insert(prefix);
     }
@@ -236,14 +226,14 @@ fn parse_changes(output: &[u8]) -> Result<Vec<FileChange>, WorkspaceError> {
     Ok(changes)
 }
 
-/// Maps the status of a change to those that V0 has. A change of the type of a file is a
-/// modification.
-fn to_status(status: &str) -> char {
-    status
-        .chars()
-        .next()
-        .filter(|status| ['A', 'D', 'U'].contains(status))
-        .unwrap_or('M')
+/// Parses the status of a change. A change of the type of a file is a modification.
+fn to_status(status: &str) -> ChangeStatus {
+    match status.as_bytes().first() {
+        Some(b'A') => ChangeStatus::Added,
+        Some(b'D') => ChangeStatus::Deleted,
+        Some(b'U') => ChangeStatus::Unmerged,
+        _ => ChangeStatus::Modified,
+    }
 }
 
 #[cfg(test)]
@@ -268,17 +258,18 @@ mod tests {
 
     #[test]
     fn changes_of_nested_repositories_have_their_folder() {
+        use ChangeStatus::{Added, Deleted, Modified};
         let output = b".\0M\0a b\0T\0link\0\0new\0sub/\0\0sub\0D\0gone\0\0new\xff\0\0";
         let change = |status, path: &str| FileChange {
             path: path.to_owned(),
             status,
         };
         let expected = [
-            change('M', "a b"),
-            change('M', "link"),
-            change('A', "new"),
-            change('D', "sub/gone"),
-            change('A', "sub/new\u{fffd}"),
+            change(Modified, "a b"),
+            change(Modified, "link"),
+            change(Added, "new"),
+            change(Deleted, "sub/gone"),
+            change(Added, "sub/new\u{fffd}"),
         ];
         assert_eq!(parse_changes(output).unwrap(), expected);
         for hostile in [

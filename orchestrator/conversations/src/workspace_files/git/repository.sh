@@ -80,3 +80,29 @@ find_reference() {
     fi
     ours "$1" hash-object -t tree /dev/null
 }
+
+# Calls `print_repository FOLDER NAME` for the folder $1, with the name `.`, and for those of its subfolders that have a repository.
+for_each_repository() {
+    print_repository "$1" .
+    count=0
+    for nested in "$1"/*/.git; do
+        folder=${nested%/.git}
+        if [ -L "$folder" ] || [ ! -e "$nested" ]; then continue; fi
+        count=$((count + 1))
+        if [ "$count" -gt 64 ]; then break; fi
+        print_repository "$folder" "${folder##*/}"
+    done
+}
+
+# Sets `above` to the nearest folder with a repository: $2, which is relative to the workspace $1, or one above it. Empty for the
+# workspace. Fails if there is none.
+find_above() {
+    above=$2
+    until [ -e "$1${above:+/$above}/.git" ]; do
+        case $above in
+            '') return 1 ;;
+            */*) above=${above%/*} ;;
+            *) above= ;;
+        esac
+    done
+}
