@@ -7,6 +7,7 @@ use std::time::Duration;
 use conversations::{ByteSource, ServiceError, ServiceErrorKind};
 use futures_util::{TryStreamExt as _, stream};
 use http::{HeaderValue, Method, header};
+use protocol::ConversationId;
 use reqwest::{Client, RequestBuilder, Response, Url};
 use rustls::RootCertStore;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -85,6 +86,11 @@ impl ApiRequest {
             repetition,
             max_reply_bytes: MAX_REPLY_BYTES,
         }
+    }
+
+    /// Returns a request to a route of a conversation, which is safe to repeat.
+    pub(crate) fn of_conversation(method: Method, id: &ConversationId, route: &str) -> Self {
+        Self::new(method, &format!("/{id}/{route}"), Repetition::Safe)
     }
 
     /// Sets the body. Never fails: all keys are texts.

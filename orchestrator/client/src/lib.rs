@@ -1,6 +1,7 @@
 //! Conversations of a server, over its API: [`RemoteConversations`] is the
-//! [`ConversationService`] of the key's user, and its
-//! [`WorkspaceService`](conversations::WorkspaceService).
+//! [`ConversationService`] of the key's user, the
+//! [`WorkspaceService`](conversations::WorkspaceService) and the
+//! [`SandboxService`](conversations::SandboxService).
 //!
 //! This is the one layer that repeats requests. A request that the server may have received is
 //! repeated only if that is safe: a new conversation, a fork and a command have ids, and are
@@ -13,6 +14,7 @@ mod connection;
 mod error;
 mod follow;
 mod retry;
+mod sandbox;
 mod workspace;
 
 use std::sync::Arc;

@@ -14,11 +14,6 @@ use protocol::client_api::v2::git::{
 use crate::RemoteConversations;
 use crate::connection::{ApiRequest, Repetition};
 
-/// Returns a request to a route of a conversation.
-fn request(method: Method, id: &ConversationId, route: &str) -> ApiRequest {
-    ApiRequest::new(method, &format!("/{id}/{route}"), Repetition::Safe)
-}
-
 #[async_trait]
 impl WorkspaceService for RemoteConversations {
     async fn list_files(
@@ -26,7 +21,7 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: ListFiles,
     ) -> Result<FileEntryPage, ServiceError> {
-        let list = self::request(Method::GET, id, "files").with_query(&request);
+        let list = ApiRequest::of_conversation(Method::GET, id, "files").with_query(&request);
         self.0.send(list).await
     }
 
@@ -35,7 +30,8 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: ReadFile,
     ) -> Result<ByteSource, ServiceError> {
-        let read = self::request(Method::GET, id, "files/content").with_query(&request);
+        let read =
+            ApiRequest::of_conversation(Method::GET, id, "files/content").with_query(&request);
         self.0.download(read).await
     }
 
@@ -45,7 +41,8 @@ impl WorkspaceService for RemoteConversations {
         request: FilePath,
         content: ByteSource,
     ) -> Result<(), ServiceError> {
-        let write = self::request(Method::PUT, id, "files/content").with_query(&request);
+        let write =
+            ApiRequest::of_conversation(Method::PUT, id, "files/content").with_query(&request);
         self.0.upload(write, content).await
     }
 
@@ -54,7 +51,8 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: FilePath,
     ) -> Result<(), ServiceError> {
-        let make = self::request(Method::POST, id, "files/folder").with_body(&request);
+        let make =
+            ApiRequest::of_conversation(Method::POST, id, "files/folder").with_body(&request);
         self.0.send_for_bytes(make).await.0.map(drop)
     }
 
@@ -71,7 +69,7 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: RemoveFile,
     ) -> Result<(), ServiceError> {
-        let remove = self::request(Method::DELETE, id, "files").with_query(&request);
+        let remove = ApiRequest::of_conversation(Method::DELETE, id, "files").with_query(&request);
         self.0.remove(remove).await
     }
 
@@ -80,7 +78,8 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: ArchiveFolder,
     ) -> Result<ByteSource, ServiceError> {
-        let archive = self::request(Method::GET, id, "files/archive").with_query(&request);
+        let archive =
+            ApiRequest::of_conversation(Method::GET, id, "files/archive").with_query(&request);
         self.0.download(archive).await
     }
 
@@ -89,7 +88,7 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: ListChanges,
     ) -> Result<ChangeList, ServiceError> {
-        let list = self::request(Method::GET, id, "git/changes").with_query(&request);
+        let list = ApiRequest::of_conversation(Method::GET, id, "git/changes").with_query(&request);
         self.0.send(list).await
     }
 
@@ -98,7 +97,7 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: DiffFiles,
     ) -> Result<Vec<u8>, ServiceError> {
-        let diff = self::request(Method::GET, id, "git/diff").with_query(&request);
+        let diff = ApiRequest::of_conversation(Method::GET, id, "git/diff").with_query(&request);
         self.0.send_for_bytes(diff).await.0
     }
 
@@ -107,7 +106,8 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: CompareFile,
     ) -> Result<FileVersions, ServiceError> {
-        let compare = self::request(Method::GET, id, "git/versions").with_query(&request);
+        let compare =
+            ApiRequest::of_conversation(Method::GET, id, "git/versions").with_query(&request);
         self.0.send(compare).await
     }
 }

@@ -68,6 +68,14 @@ pub enum ConversationsError {
     /// The conversation runs, and its sandbox is not connected. Worth a retry while it starts.
     #[error("conversation {0} has no sandbox at the moment: send a message to start one")]
     NoSandbox(ConversationId),
+    /// The agent is working. Worth a retry when it is idle.
+    #[error("the agent of conversation {0} is working: stop it first")]
+    Working(ConversationId),
+    /// The sandbox would be removed when the conversation is closed.
+    #[error(
+        "the sandbox of conversation {0} would be removed: the server keeps no sandboxes of closed conversations"
+    )]
+    SandboxNotKept(ConversationId),
     /// The user decided on an action, and none awaits confirmation.
     #[error("no action of conversation {0} awaits your approval")]
     NothingToDecide(ConversationId),
@@ -125,6 +133,7 @@ impl ConversationsError {
             | Self::Ambiguous(_)
             | Self::UnknownEvent { .. }
             | Self::NotRunning(_)
+            | Self::SandboxNotKept(_)
             | Self::NothingToDecide(_)
             | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)
@@ -137,6 +146,7 @@ impl ConversationsError {
             }
             Self::Locked(_)
             | Self::NoSandbox(_)
+            | Self::Working(_)
             | Self::TooManyRunning(_)
             | Self::Abandoned
             | Self::ShuttingDown
@@ -163,6 +173,8 @@ impl ConversationsError {
             | Self::Locked(_)
             | Self::NotRunning(_)
             | Self::NoSandbox(_)
+            | Self::Working(_)
+            | Self::SandboxNotKept(_)
             | Self::NothingToDecide(_)
             | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)

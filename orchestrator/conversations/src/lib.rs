@@ -40,6 +40,7 @@ mod parts;
 mod ports;
 mod profile;
 mod running;
+mod sandbox_service;
 mod selector;
 mod service;
 mod single_process;
@@ -74,12 +75,13 @@ pub use library::{DeleteMode, FindProvider};
 pub use list::{ConversationEntry, ConversationFilter};
 pub use log_pages::LogPages;
 pub use parts::{ComposedAgents, ConversationParts};
-pub use ports::PortError;
+pub use ports::SandboxAccessError;
 pub use profile::{
     GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile,
     UserProfile, UserProfiles,
 };
 pub use running::{CloseReason, ClosedConversation};
+pub use sandbox_service::SandboxService;
 pub use selector::{AmbiguousId, ConversationSelector, find_by_id_part};
 pub use service::{ConversationService, ServiceError, ServiceErrorKind, Updates};
 pub use single_process::{NoWorkspaces, ProcessLocks};

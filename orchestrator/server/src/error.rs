@@ -8,7 +8,7 @@ use accounts::AccountError;
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use conversations::{
-    ConversationsError, HostError, InvalidRequest, PortError, ProfileError, WorkspaceError,
+    ConversationsError, HostError, InvalidRequest, ProfileError, SandboxAccessError, WorkspaceError,
 };
 use engine::conversation::ConversationError;
 use engine::events::StoreError;
@@ -54,6 +54,8 @@ pub(crate) enum ApiError {
     ProgramProtocol,
     #[error("cannot reach the port in the sandbox: {0}")]
     Port(SandboxError),
+    #[error("cannot access the sandbox: {0}")]
+    Sandbox(SandboxError),
     #[error(
         "cannot reach the host that runs the conversation: if it has ended, another one takes over within a minute"
     )]
@@ -165,6 +167,14 @@ impl ApiError {
         }
     }
 
+    /// Returns the error of the sandbox of a conversation.
+    pub(crate) fn from_sandbox(error: SandboxAccessError) -> Self {
+        match error {
+            SandboxAccessError::Conversation(error) => error.into(),
+            SandboxAccessError::Sandbox(error) => Self::Sandbox(error),
+        }
+    }
+
     /// Returns the error of a token that cannot be stored.
     pub(crate) fn from_token_check(error: GitError) -> Self {
         match error {
@@ -257,6 +267,7 @@ impl ApiError {
             Self::TooMuchInput => (StatusCode::TOO_MANY_REQUESTS, "API$TOO_MUCH_INPUT"),
             // Clients do not repeat the same search.
             Self::SearchTimeout => (StatusCode::UNPROCESSABLE_ENTITY, "API$SEARCH_TIMEOUT"),
+            Self::Sandbox(error) => sandbox_status(error),
             Self::Workspace(error) => workspace_status(error),
             Self::Conversations(error) => match error {
                 ConversationsError::Unknown(_)
@@ -278,6 +289,8 @@ impl ApiError {
                     (StatusCode::BAD_REQUEST, "STATUS$ERROR_LLM_AUTHENTICATION")
                 }
                 ConversationsError::Exists(_)
+                | ConversationsError::Working(_)
+                | ConversationsError::SandboxNotKept(_)
                 | ConversationsError::Locked(_)
                 | ConversationsError::NotRunning(_)
                 | ConversationsError::NothingToDecide(_)
@@ -378,6 +391,8 @@ impl ApiError {
 
 const TOKEN_REJECTED: &str = "GIT$TOKEN_REJECTED";
 
+const SANDBOX_REFUSED: (StatusCode, &str) = (StatusCode::CONFLICT, "SANDBOX$REFUSED");
+
 const STORAGE_FULL: (StatusCode, &str) = (StatusCode::INSUFFICIENT_STORAGE, "SERVER$STORAGE_FULL");
 
 const STORE_UNAVAILABLE: (StatusCode, &str) =
@@ -415,11 +430,11 @@ fn is_full(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-impl From<PortError> for ApiError {
-    fn from(error: PortError) -> Self {
+impl From<SandboxAccessError> for ApiError {
+    fn from(error: SandboxAccessError) -> Self {
         match error {
-            PortError::Conversation(error) => Self::Conversations(error),
-            PortError::Sandbox(error) => Self::Port(error),
+            SandboxAccessError::Conversation(error) => Self::Conversations(error),
+            SandboxAccessError::Sandbox(error) => Self::Port(error),
         }
     }
 }
@@ -462,13 +477,17 @@ fn workspace_status(error: &WorkspaceError) -> (StatusCode, &'static str) {
         WorkspaceError::TooLarge { .. } => (StatusCode::PAYLOAD_TOO_LARGE, "FILE$TOO_LARGE"),
         WorkspaceError::NoRepository => (StatusCode::NOT_FOUND, "GIT$NO_REPOSITORY"),
         WorkspaceError::GitTimeout(_) => (StatusCode::SERVICE_UNAVAILABLE, "GIT$TIMEOUT"),
-        WorkspaceError::Refused(_)
-        | WorkspaceError::Sandbox(
-            SandboxError::Refused { .. }
-            | SandboxError::Invalid { .. }
-            | SandboxError::Unsupported { .. },
-        ) => (StatusCode::CONFLICT, "SANDBOX$REFUSED"),
-        WorkspaceError::Sandbox(_) => (StatusCode::SERVICE_UNAVAILABLE, "SANDBOX$UNAVAILABLE"),
+        WorkspaceError::Refused(_) => SANDBOX_REFUSED,
+        WorkspaceError::Sandbox(error) => sandbox_status(error),
+    }
+}
+
+fn sandbox_status(error: &SandboxError) -> (StatusCode, &'static str) {
+    match error {
+        SandboxError::Refused { .. }
+        | SandboxError::Invalid { .. }
+        | SandboxError::Unsupported { .. } => SANDBOX_REFUSED,
+        _ => (StatusCode::SERVICE_UNAVAILABLE, "SANDBOX$UNAVAILABLE"),
     }
 }
 

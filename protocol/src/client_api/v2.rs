@@ -3,6 +3,7 @@
 
 pub mod files;
 pub mod git;
+pub mod sandbox;
 
 use std::fmt;
 use std::str::FromStr;

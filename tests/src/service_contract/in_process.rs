@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use conversations::{
     Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationParts,
     ConversationRequest, ConversationService, Conversations, HostError, HostedConversations,
-    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, StoredConversation,
+    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, SandboxService,
+    StoredConversation,
     UserConversations, WorkspaceService,
 };
 use engine::conversation::SandboxDisposition;
@@ -83,6 +84,10 @@ impl ServiceBackend for InProcess {
     }
 
     fn workspaces(&self, user: Option<&str>) -> Arc<dyn WorkspaceService> {
+        self.user_conversations(user)
+    }
+
+    fn sandboxes(&self, user: Option<&str>) -> Arc<dyn SandboxService> {
         self.user_conversations(user)
     }
 }

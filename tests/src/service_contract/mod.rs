@@ -11,12 +11,13 @@ pub mod in_process;
 pub mod lifecycle;
 pub mod list;
 pub mod remote;
+pub mod sandbox;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    ConversationService, ServiceError, ServiceErrorKind, Updates, WorkspaceService,
+    ConversationService, SandboxService, ServiceError, ServiceErrorKind, Updates, WorkspaceService,
 };
 use futures_util::StreamExt as _;
 use protocol::action::MessageAction;
@@ -37,6 +38,9 @@ pub trait ServiceBackend: Send + Sync {
 
     /// Returns the service of the same user for workspaces.
     fn workspaces(&self, user: Option<&str>) -> Arc<dyn WorkspaceService>;
+
+    /// Returns the service of the same user for sandboxes.
+    fn sandboxes(&self, user: Option<&str>) -> Arc<dyn SandboxService>;
 
     /// Disturbs the service, if it can be: cuts its connections.
     fn disturb(&self) {}
@@ -83,6 +87,7 @@ macro_rules! workspace_contract {
             files::archive_has_the_files_of_a_folder,
             files::files_of_others_are_not_reached,
             git::changes_are_those_since_a_base,
+            sandbox::sandbox_of_a_running_conversation_is_described,
         );
     };
 }

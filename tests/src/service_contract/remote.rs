@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use client::RemoteConversations;
-use conversations::{ConversationService, WorkspaceService};
+use conversations::{ConversationService, SandboxService, WorkspaceService};
 use rustls::RootCertStore;
 use secrecy::SecretString;
 use serde_json::json;
@@ -53,6 +53,10 @@ impl ServiceBackend for Remote {
     }
 
     fn workspaces(&self, user: Option<&str>) -> Arc<dyn WorkspaceService> {
+        Arc::new(self.client(user))
+    }
+
+    fn sandboxes(&self, user: Option<&str>) -> Arc<dyn SandboxService> {
         Arc::new(self.client(user))
     }
 

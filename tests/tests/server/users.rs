@@ -63,7 +63,7 @@ const ROUTES: [(&str, &str, &[&str]); 23] = [
 ];
 
 /// The same for Glovebox's own API.
-const V2_ROUTES: [(&str, &str, &[&str]); 18] = [
+const V2_ROUTES: [(&str, &str, &[&str]); 23] = [
     ("GET", "", &[""]),
     ("DELETE", "", &[""]),
     (
@@ -114,6 +114,11 @@ const V2_ROUTES: [(&str, &str, &[&str]); 18] = [
     ("GET", "/git/changes", &["", "?base=head", "?base=x"]),
     ("GET", "/git/diff", &["", "?path=a&base=head", "?x=y"]),
     ("GET", "/git/versions", &["?path=a", ""]),
+    ("GET", "/sandbox", &[""]),
+    ("GET", "/sandbox/usage", &[""]),
+    ("GET", "/sandbox/ports", &[""]),
+    ("GET", "/sandbox/logs", &[""]),
+    ("POST", "/sandbox/pause", &["", "{}"]),
     ("GET", "/stream", &["", "?after=x"]),
     ("POST", "/stream", &[""]),
 ];

@@ -6,6 +6,7 @@ mod event_stream;
 mod factory;
 mod idle;
 mod interrupted;
+mod sandbox;
 mod slots;
 mod stop_on_drop;
 mod turn;

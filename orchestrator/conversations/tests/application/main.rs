@@ -8,6 +8,7 @@ mod draft;
 mod embedded;
 mod hosted;
 mod list;
+mod sandbox;
 mod title;
 mod turn;
 

@@ -1,6 +1,6 @@
 //! A sandbox that responds from a script. Like a real sandbox, it never runs the same id twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -48,6 +48,8 @@ pub struct ScriptedProvider {
     boot_count: Arc<AtomicU64>,
     start_counts: StartCounts,
     has_outage: Arc<watch::Sender<bool>>,
+    /// Paused sandboxes. `None` if sandboxes cannot be paused.
+    paused: Option<Arc<Mutex<BTreeSet<SandboxId>>>>,
 }
 
 /// The number of starts of each action.
@@ -79,7 +81,23 @@ impl ScriptedProvider {
             boot_count: Arc::default(),
             start_counts: Arc::default(),
             has_outage: Arc::default(),
+            paused: None,
         }
+    }
+
+    /// Lets its sandboxes be paused.
+    #[must_use]
+    pub fn with_pausing(self) -> Self {
+        Self {
+            paused: Some(Arc::default()),
+            ..self
+        }
+    }
+
+    /// Whether a sandbox is paused.
+    pub fn is_paused(&self, sandbox: &SandboxId) -> bool {
+        let paused = self.paused.as_ref();
+        paused.is_some_and(|paused| lock(paused).contains(sandbox))
     }
 
     fn connect(&self, machine: Arc<Machine>) -> Box<dyn Sandbox> {
@@ -182,6 +200,11 @@ impl SandboxProvider for ScriptedProvider {
         if *self.has_outage.borrow() {
             return Err(unreachable());
         }
+        if self.is_paused(&lease.sandbox_id) {
+            return Err(SandboxError::Paused {
+                detail: "it was not resumed".into(),
+            });
+        }
         let machine = lock(&self.machines).get(&lease.sandbox_id).cloned();
         match machine {
             Some(machine) if machine.lease == *lease => Ok(self.connect(machine)),
@@ -210,7 +233,11 @@ impl SandboxProvider for ScriptedProvider {
     }
 
     fn capabilities(&self) -> ProviderCapabilities<'_> {
-        ProviderCapabilities::default()
+        let pausing = self.paused.as_ref().map(|_| self as &dyn SandboxPausing);
+        ProviderCapabilities {
+            pausing,
+            ..ProviderCapabilities::default()
+        }
     }
 
     async fn server_access(&self, _: &SandboxId) -> Result<ServerAccess, SandboxError> {
@@ -229,6 +256,23 @@ impl SandboxProvider for ScriptedProvider {
 
     /// Scripted starts are never abandoned.
     async fn wait_for_cleanup(&self) {}
+}
+
+#[async_trait]
+impl SandboxPausing for ScriptedProvider {
+    async fn pause(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        if let Some(paused) = &self.paused {
+            lock(paused).insert(sandbox.clone());
+        }
+        Ok(())
+    }
+
+    async fn resume(&self, sandbox: &SandboxId) -> Result<(), SandboxError> {
+        if let Some(paused) = &self.paused {
+            lock(paused).remove(sandbox);
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]

@@ -85,6 +85,11 @@ pub(crate) struct Bytes(Vec<u8>);
         v2::git::changes,
         v2::git::diff,
         v2::git::versions,
+        v2::sandbox::find,
+        v2::sandbox::usage,
+        v2::sandbox::list_ports,
+        v2::sandbox::logs,
+        v2::sandbox::pause,
         stream::stream,
         ports::web_hosts,
         ports::vscode_url,
@@ -214,6 +219,7 @@ mod tests {
             include_str!("../routes/git.rs"),
             include_str!("../v2/files.rs"),
             include_str!("../v2/git.rs"),
+            include_str!("../v2/sandbox.rs"),
         ] {
             served.extend(routes("/api", source));
         }

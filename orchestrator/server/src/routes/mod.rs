@@ -120,6 +120,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .route("/v2/conversations/{id}/stream", get(stream::stream))
         .merge(v2::files::router())
         .merge(v2::git::router())
+        .merge(v2::sandbox::router())
         .merge(git::router())
         .merge(settings::router())
         .merge(secrets::router())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use conversations::{ConversationsError, PortError};
+use conversations::{ConversationsError, SandboxAccessError};
 use protocol::ConversationId;
 use protocol::client_api::{EditorUrl, WebHosts};
 
@@ -30,7 +30,7 @@ pub(super) async fn web_hosts(
 ) -> Result<Json<WebHosts>, ApiError> {
     auth::require_write(&caller)?;
     let mut ports: Vec<_> = match state.conversations.conversations().ports(&id).await {
-        Err(PortError::Conversation(
+        Err(SandboxAccessError::Conversation(
             ConversationsError::NotRunning(_) | ConversationsError::NoSandbox(_),
         )) => Vec::new(),
         listening => match listening?

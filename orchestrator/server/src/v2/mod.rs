@@ -5,6 +5,7 @@ pub(crate) mod conversations;
 pub(crate) mod events;
 pub(crate) mod files;
 pub(crate) mod git;
+pub(crate) mod sandbox;
 
 use ::conversations::WorkspaceFiles;
 use protocol::ConversationId;
