@@ -51,8 +51,8 @@ impl Conversations {
     /// Returns the ports with a listener in the sandbox of a running conversation.
     ///
     /// # Errors
-    /// [`SandboxAccessError::Conversation`] if it does not run or has no sandbox at the moment, or see
-    /// [`SandboxError`].
+    /// [`SandboxAccessError::Conversation`] if it does not run or has no sandbox at the moment, or
+    /// see [`SandboxError`].
     pub async fn ports(
         &self,
         id: &ConversationId,

@@ -15,7 +15,7 @@ pub(super) async fn make_folder(
     match folder.status.as_ref().map(|status| status.kind) {
         None if !folder.is_root() => {
             let made = workspace.files()?.make_folder(&folder.absolute).await;
-            made.map_err(WorkspaceError::from_change)
+            made.map_err(WorkspaceError::from_sandbox)
         }
         None | Some(FileKind::Directory) => Ok(()),
         Some(_) => Err(WorkspaceError::Exists(folder.relative)),
@@ -37,7 +37,7 @@ pub(super) async fn rename(
     }
     let files = workspace.files()?;
     let renamed = files.rename(&from.absolute, &to.absolute, request.overwrite);
-    renamed.await.map_err(WorkspaceError::from_change)
+    renamed.await.map_err(WorkspaceError::from_sandbox)
 }
 
 /// Removes a file, a link or a folder.
@@ -50,5 +50,5 @@ pub(super) async fn remove(
         return Err(WorkspaceError::NotFound(path.relative));
     }
     let removed = workspace.files()?.remove(&path.absolute, request.recursive);
-    removed.await.map_err(WorkspaceError::from_change)
+    removed.await.map_err(WorkspaceError::from_sandbox)
 }

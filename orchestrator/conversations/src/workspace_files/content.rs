@@ -30,7 +30,7 @@ pub(super) async fn read(
             files.download_part(&path.absolute, start..end).await
         }
     };
-    content.map_err(WorkspaceError::from_change)
+    content.map_err(WorkspaceError::from_sandbox)
 }
 
 /// Writes a file.
@@ -53,7 +53,7 @@ pub(super) async fn write(
                 max_bytes: MAX_BYTES,
             })
         }
-        Err(WorkspaceError::Sandbox(error)) => Err(WorkspaceError::from_change(error)),
+        Err(WorkspaceError::Sandbox(error)) => Err(WorkspaceError::from_sandbox(error)),
         Err(error) => Err(error),
     }
 }

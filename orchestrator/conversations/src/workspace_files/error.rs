@@ -60,8 +60,8 @@ pub enum WorkspaceError {
 }
 
 impl WorkspaceError {
-    /// Returns the error of a change. Its message has what the sandbox says about the file.
-    pub(super) fn from_change(error: SandboxError) -> Self {
+    /// Returns the error of an operation. Its message has what the sandbox says about the file.
+    pub(super) fn from_sandbox(error: SandboxError) -> Self {
         match error {
             SandboxError::Refused { detail } => Self::Refused(detail),
             error => error.into(),

@@ -29,7 +29,8 @@ pub enum SandboxStatus {
     Starting,
     /// The conversation runs, and is connected to it.
     Connected,
-    /// The conversation does not use it at the moment, and continues in it. It may be paused.
+    /// This server does not use it at the moment, and the conversation continues in it. It may be
+    /// paused.
     Kept,
     /// A status unknown to this version.
     #[serde(other)]

@@ -10,7 +10,8 @@ print_changes() {
     open_repository "$1" || return
     if [ "$2" = . ]; then prefix=; else prefix=$2/; fi
     # Untracked files are added to our own copy of the index, without nested repositories.
-    ours "$1" ls-files -z --others --exclude-standard -- "$3" | tr '\0\n' '\n\0' | sed '/\/$/d' | tr '\n\0' '\0\n' >"$scratch/untracked"
+    ours "$1" ls-files -z --others --exclude-standard -- "$3" |
+        tr '\0\n' '\n\0' | sed '/\/$/d' | tr '\n\0' '\0\n' >"$scratch/untracked"
     if [ -s "$scratch/untracked" ]; then
         ours "$1" add --intent-to-add --pathspec-from-file="$scratch/untracked" --pathspec-file-nul || exit 1
     fi

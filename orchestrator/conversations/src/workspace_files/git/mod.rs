@@ -80,8 +80,8 @@ pub(super) async fn changes(
     base: GitBase,
 ) -> Result<Vec<FileChange>, WorkspaceError> {
     let arguments = [workspace.root.as_str(), base_name(base)];
-    let printed = run(workspace, CHANGES, &arguments, MAX_CHANGES_BYTES).await;
-    let output = printed?.map_err(failure)?.ok_or_else(too_many_changes)?;
+    let printed = run(workspace, CHANGES, &arguments, too_many_changes()).await?;
+    let output = printed.map_err(failure)?;
     // On a blocking thread, because the sandbox chooses the number of files.
     let parsed = tokio::task::spawn_blocking(move || parse_changes(&output)).await;
     parsed.map_err(|error| SandboxError::Malformed {
@@ -89,10 +89,10 @@ pub(super) async fn changes(
     })?
 }
 
-fn too_many_changes() -> WorkspaceError {
-    WorkspaceError::TooLarge {
+fn too_many_changes() -> Limit {
+    Limit {
         subject: format!("the list of changes has more than {MAX_CHANGES} files, or"),
-        max_bytes: MAX_CHANGES_BYTES as u64,
+        max_bytes: MAX_CHANGES_BYTES,
     }
 }
 
@@ -104,12 +104,11 @@ pub(super) async fn diff(
 ) -> Result<Vec<u8>, WorkspaceError> {
     let path = workspace.resolve(path).await?.relative;
     let arguments = [workspace.root.as_str(), path.as_str(), base_name(base)];
-    let printed = run(workspace, DIFF, &arguments, MAX_DIFF_BYTES).await;
-    let output = printed?.map_err(failure)?;
-    output.ok_or_else(|| WorkspaceError::TooLarge {
+    let limit = Limit {
         subject: "the patch".to_owned(),
-        max_bytes: MAX_DIFF_BYTES as u64,
-    })
+        max_bytes: MAX_DIFF_BYTES,
+    };
+    run(workspace, DIFF, &arguments, limit).await?.map_err(failure)
 }
 
 /// Returns two versions of a file.
@@ -137,36 +136,49 @@ async fn original(
     base: GitBase,
 ) -> Result<Option<String>, WorkspaceError> {
     let arguments = [workspace.root.as_str(), path, base_name(base)];
-    let max_bytes = text::MAX_TEXT_BYTES as usize;
-    match run(workspace, ORIGINAL, &arguments, max_bytes).await? {
-        Ok(Some(output)) => text::decode(output, path).map(Some),
-        Ok(None) => Err(WorkspaceError::TooLarge {
-            subject: format!("{path:?}"),
-            max_bytes: text::MAX_TEXT_BYTES,
-        }),
+    let limit = Limit {
+        subject: format!("{path:?}"),
+        max_bytes: text::MAX_TEXT_BYTES as usize,
+    };
+    match run(workspace, ORIGINAL, &arguments, limit).await? {
+        Ok(output) => text::decode(output, path).map(Some),
         Err(NO_ORIGINAL) => Ok(None),
         Err(code) => Err(failure(code)),
     }
 }
 
-/// Runs a script. Returns its output, or its exit code if that is not 0. `None` if it prints too
-/// much.
+/// The maximum length of an output, and what it is.
+struct Limit {
+    subject: String,
+    max_bytes: usize,
+}
+
+impl From<Limit> for WorkspaceError {
+    fn from(Limit { subject, max_bytes }: Limit) -> Self {
+        Self::TooLarge {
+            subject,
+            max_bytes: max_bytes as u64,
+        }
+    }
+}
+
+/// Runs a script. Returns its output, or its exit code if that is not 0.
 async fn run(
     workspace: &WorkspaceFiles,
     text: &str,
     arguments: &[&str],
-    max_output_bytes: usize,
-) -> Result<Result<Option<Vec<u8>>, i32>, WorkspaceError> {
+    limit: Limit,
+) -> Result<Result<Vec<u8>, i32>, WorkspaceError> {
     let script = Script {
         text,
         arguments,
         timeout: TIMEOUT,
-        max_output_bytes,
+        max_output_bytes: limit.max_bytes,
     };
     match script.run(workspace.sandbox.as_ref()).await? {
-        ScriptResult::Exited { code: 0, output } => Ok(Ok(Some(output))),
+        ScriptResult::Exited { code: 0, output } => Ok(Ok(output)),
         ScriptResult::Exited { code, .. } => Ok(Err(code)),
-        ScriptResult::TooMuchOutput => Ok(Ok(None)),
+        ScriptResult::TooMuchOutput => Err(limit.into()),
         ScriptResult::TimedOut => Err(WorkspaceError::GitTimeout(TIMEOUT.as_secs())),
     }
 }
@@ -202,7 +214,7 @@ fn parse_changes(output: &[u8]) -> Result<Vec<FileChange>, WorkspaceError> {
         let mut add = |status: ChangeStatus, path: String| {
             path_bytes += prefix.len() + path.len();
             if changes.len() == MAX_CHANGES || path_bytes > MAX_CHANGES_BYTES {
-                return Err(too_many_changes());
+                return Err(WorkspaceError::from(too_many_changes()));
             }
             changes.push(FileChange {
                 path: format!("{prefix}{path}"),

@@ -94,13 +94,11 @@ pub(super) async fn download_part(
         return empty();
     };
     let route = route(path, TransferKind::File);
-    let bytes = format!("bytes={}-{last}", range.start);
+    let bytes = HeaderValue::try_from(format!("bytes={}-{last}", range.start));
+    let bytes = bytes.map_err(|error| TransportError(error.to_string()))?;
     let download = || {
         let mut request = request::new(key, Method::GET, &route, Bytes::new());
-        let bytes = bytes
-            .parse()
-            .unwrap_or_else(|_| HeaderValue::from_static(""));
-        request.headers_mut().insert(header::RANGE, bytes);
+        request.headers_mut().insert(header::RANGE, bytes.clone());
         request
     };
     match request::send_with_retries(link, download).await? {
