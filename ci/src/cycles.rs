@@ -73,7 +73,7 @@ const CEILINGS: &[(&str, Cycles)] = &[
     (
         "conversations",
         Cycles {
-            files: 10,
+            files: 9,
             largest: 5,
         },
     ),

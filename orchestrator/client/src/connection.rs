@@ -67,7 +67,7 @@ pub(crate) enum Repetition {
 /// A request to the API.
 pub(crate) struct ApiRequest {
     method: Method,
-    /// Path relative to `/api/v2/conversations`.
+    /// Path relative to `/api/v2`.
     path: String,
     query: String,
     body: Option<Vec<u8>>,
@@ -88,9 +88,14 @@ impl ApiRequest {
         }
     }
 
-    /// Returns a request to a route of a conversation, which is safe to repeat.
+    /// Returns a request to a route of a conversation, which starts with a slash unless it is
+    /// empty. It is safe to repeat.
     pub(crate) fn of_conversation(method: Method, id: &ConversationId, route: &str) -> Self {
-        Self::new(method, &format!("/{id}/{route}"), Repetition::Safe)
+        Self::new(
+            method,
+            &format!("/conversations/{id}{route}"),
+            Repetition::Safe,
+        )
     }
 
     /// Sets the body. Never fails: all keys are texts.
@@ -286,7 +291,7 @@ impl Connection {
             ..
         } = request;
         let separator = if query.is_empty() { "" } else { "?" };
-        let url = format!("{}/api/v2/conversations{path}{separator}{query}", self.url);
+        let url = format!("{}/api/v2{path}{separator}{query}", self.url);
         let mut builder = self
             .http
             .request(method.clone(), url)

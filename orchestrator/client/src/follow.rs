@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use sse_stream::{Sse, SseStream};
 use tokio::time::{Instant, timeout};
 
-use crate::connection::{ApiRequest, Connection, Failure, RETRY_TIMEOUT, Repetition};
+use crate::connection::{ApiRequest, Connection, Failure, RETRY_TIMEOUT};
 use crate::error;
 use crate::retry::Retry;
 
@@ -124,9 +124,8 @@ impl FollowConnection {
 
     /// Opens a connection, with repetitions.
     async fn connect(&mut self) -> Result<(), ServiceError> {
-        let path = format!("/{}/stream", self.id);
         let after = self.after.map(|after| ("after", after.0));
-        let request = ApiRequest::new(Method::GET, &path, Repetition::Safe)
+        let request = ApiRequest::of_conversation(Method::GET, &self.id, "/stream")
             .with_query(&after.into_iter().collect::<Vec<_>>());
         loop {
             let failure = match timeout(SILENCE_TIMEOUT, self.connection.open(&request, None)).await

@@ -1,7 +1,8 @@
 //! Conversations of a server, over its API: [`RemoteConversations`] is the
 //! [`ConversationService`] of the key's user, the
-//! [`WorkspaceService`](conversations::WorkspaceService) and the
-//! [`SandboxService`](conversations::SandboxService).
+//! [`WorkspaceService`](conversations::WorkspaceService), the
+//! [`SandboxService`](conversations::SandboxService) and the
+//! [`ProfileService`](conversations::ProfileService).
 //!
 //! This is the one layer that repeats requests. A request that the server may have received is
 //! repeated only if that is safe: a new conversation, a fork and a command have ids, and are
@@ -13,6 +14,7 @@
 mod connection;
 mod error;
 mod follow;
+mod profile;
 mod retry;
 mod sandbox;
 mod workspace;
@@ -66,25 +68,25 @@ impl ConversationService for RemoteConversations {
             id: request.id.or_else(|| new_id().parse().ok()),
             ..request
         };
-        let created = ApiRequest::new(Method::POST, "", Repetition::Safe).with_body(&request);
+        let created =
+            ApiRequest::new(Method::POST, "/conversations", Repetition::Safe).with_body(&request);
         let CreatedConversation { id } = self.0.send(created).await?;
         Ok(id)
     }
 
     async fn list(&self, request: ListConversations) -> Result<ConversationItemPage, ServiceError> {
-        let list = ApiRequest::new(Method::GET, "", Repetition::Safe).with_query(&request);
+        let list =
+            ApiRequest::new(Method::GET, "/conversations", Repetition::Safe).with_query(&request);
         self.0.send(list).await
     }
 
     async fn get(&self, id: &ConversationId) -> Result<ConversationItem, ServiceError> {
-        let path = format!("/{id}");
-        let get = ApiRequest::new(Method::GET, &path, Repetition::Safe);
+        let get = ApiRequest::of_conversation(Method::GET, id, "");
         self.0.send(get).await
     }
 
     async fn delete(&self, id: &ConversationId) -> Result<(), ServiceError> {
-        let path = format!("/{id}");
-        let delete = ApiRequest::new(Method::DELETE, &path, Repetition::Safe);
+        let delete = ApiRequest::of_conversation(Method::DELETE, id, "");
         self.0.remove(delete).await
     }
 
@@ -93,12 +95,11 @@ impl ConversationService for RemoteConversations {
         id: &ConversationId,
         request: ForkConversation,
     ) -> Result<ConversationId, ServiceError> {
-        let path = format!("/{id}/fork");
         let request = ForkConversation {
             id: request.id.or_else(|| new_id().parse().ok()),
             ..request
         };
-        let fork = ApiRequest::new(Method::POST, &path, Repetition::Safe).with_body(&request);
+        let fork = ApiRequest::of_conversation(Method::POST, id, "/fork").with_body(&request);
         let CreatedConversation { id } = self.0.send(fork).await?;
         Ok(id)
     }
@@ -108,7 +109,7 @@ impl ConversationService for RemoteConversations {
         id: &ConversationId,
         request: CommandRequest,
     ) -> Result<Option<EventId>, ServiceError> {
-        let path = format!("/{id}/commands");
+        let path = format!("/conversations/{id}/commands");
         let (request, repetition) = ensure_command_id(request);
         let apply = ApiRequest::new(Method::POST, &path, repetition).with_body(&request);
         let CommandReply { event_id } = self.0.send(apply).await?;
@@ -120,8 +121,7 @@ impl ConversationService for RemoteConversations {
         id: &ConversationId,
         query: EventQuery,
     ) -> Result<SelectedEventPage, ServiceError> {
-        let path = format!("/{id}/events");
-        let page = ApiRequest::new(Method::GET, &path, Repetition::Safe).with_query(&query);
+        let page = ApiRequest::of_conversation(Method::GET, id, "/events").with_query(&query);
         self.0.send(page).await
     }
 
@@ -130,8 +130,7 @@ impl ConversationService for RemoteConversations {
         id: &ConversationId,
         request: ExportConversation,
     ) -> Result<Vec<Event>, ServiceError> {
-        let path = format!("/{id}/trajectory");
-        let export = ApiRequest::new(Method::GET, &path, Repetition::Safe)
+        let export = ApiRequest::of_conversation(Method::GET, id, "/trajectory")
             .with_query(&request)
             .with_max_reply_bytes(MAX_TRAJECTORY_BYTES);
         self.0.send(export).await

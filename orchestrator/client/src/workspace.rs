@@ -21,7 +21,7 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: ListFiles,
     ) -> Result<FileEntryPage, ServiceError> {
-        let list = ApiRequest::of_conversation(Method::GET, id, "files").with_query(&request);
+        let list = ApiRequest::of_conversation(Method::GET, id, "/files").with_query(&request);
         self.0.send(list).await
     }
 
@@ -31,7 +31,7 @@ impl WorkspaceService for RemoteConversations {
         request: ReadFile,
     ) -> Result<ByteSource, ServiceError> {
         let read =
-            ApiRequest::of_conversation(Method::GET, id, "files/content").with_query(&request);
+            ApiRequest::of_conversation(Method::GET, id, "/files/content").with_query(&request);
         self.0.download(read).await
     }
 
@@ -42,7 +42,7 @@ impl WorkspaceService for RemoteConversations {
         content: ByteSource,
     ) -> Result<(), ServiceError> {
         let write =
-            ApiRequest::of_conversation(Method::PUT, id, "files/content").with_query(&request);
+            ApiRequest::of_conversation(Method::PUT, id, "/files/content").with_query(&request);
         self.0.upload(write, content).await
     }
 
@@ -52,12 +52,12 @@ impl WorkspaceService for RemoteConversations {
         request: FilePath,
     ) -> Result<(), ServiceError> {
         let make =
-            ApiRequest::of_conversation(Method::POST, id, "files/folder").with_body(&request);
+            ApiRequest::of_conversation(Method::POST, id, "/files/folder").with_body(&request);
         self.0.send_for_bytes(make).await.0.map(drop)
     }
 
     async fn move_file(&self, id: &ConversationId, request: MoveFile) -> Result<(), ServiceError> {
-        let path = format!("/{id}/files/move");
+        let path = format!("/conversations/{id}/files/move");
         // After a lost reply, the file may be gone from its old path.
         let rename = ApiRequest::new(Method::POST, &path, Repetition::IfUnsent);
         let rename = rename.with_body(&request);
@@ -69,7 +69,7 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: RemoveFile,
     ) -> Result<(), ServiceError> {
-        let remove = ApiRequest::of_conversation(Method::DELETE, id, "files").with_query(&request);
+        let remove = ApiRequest::of_conversation(Method::DELETE, id, "/files").with_query(&request);
         self.0.remove(remove).await
     }
 
@@ -79,7 +79,7 @@ impl WorkspaceService for RemoteConversations {
         request: ArchiveFolder,
     ) -> Result<ByteSource, ServiceError> {
         let archive =
-            ApiRequest::of_conversation(Method::GET, id, "files/archive").with_query(&request);
+            ApiRequest::of_conversation(Method::GET, id, "/files/archive").with_query(&request);
         self.0.download(archive).await
     }
 
@@ -88,7 +88,8 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: ListChanges,
     ) -> Result<ChangeList, ServiceError> {
-        let list = ApiRequest::of_conversation(Method::GET, id, "git/changes").with_query(&request);
+        let list =
+            ApiRequest::of_conversation(Method::GET, id, "/git/changes").with_query(&request);
         self.0.send(list).await
     }
 
@@ -97,7 +98,7 @@ impl WorkspaceService for RemoteConversations {
         id: &ConversationId,
         request: DiffFiles,
     ) -> Result<Vec<u8>, ServiceError> {
-        let diff = ApiRequest::of_conversation(Method::GET, id, "git/diff").with_query(&request);
+        let diff = ApiRequest::of_conversation(Method::GET, id, "/git/diff").with_query(&request);
         self.0.send_for_bytes(diff).await.0
     }
 
@@ -107,7 +108,7 @@ impl WorkspaceService for RemoteConversations {
         request: CompareFile,
     ) -> Result<FileVersions, ServiceError> {
         let compare =
-            ApiRequest::of_conversation(Method::GET, id, "git/versions").with_query(&request);
+            ApiRequest::of_conversation(Method::GET, id, "/git/versions").with_query(&request);
         self.0.send(compare).await
     }
 }

@@ -39,6 +39,7 @@ mod log_pages;
 mod parts;
 mod ports;
 mod profile;
+mod profile_service;
 mod running;
 mod sandbox_service;
 mod selector;
@@ -80,6 +81,7 @@ pub use profile::{
     GitToken, InvalidSetting, ProfileError, ProfileStore, SettingsPolicy, StoredProfile,
     UserProfile, UserProfiles,
 };
+pub use profile_service::{Choices, OwnProfile, ProfileService};
 pub use running::{CloseReason, ClosedConversation};
 pub use sandbox_service::SandboxService;
 pub use selector::{AmbiguousId, ConversationSelector, find_by_id_part};

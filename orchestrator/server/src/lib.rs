@@ -82,7 +82,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use accounts::{AccountStore, AuditStore};
-use conversations::{HostedConversations, UserProfiles};
+use conversations::{Choices, HostedConversations, UserProfiles};
 use git_providers::GitClient;
 use rustls::ServerConfig as TlsConfig;
 use secrecy::SecretString;
@@ -127,17 +127,6 @@ pub struct ServerConfig {
     pub page_folder: Option<PathBuf>,
     /// Other hosts from which the page may load scripts, styles, fonts and pictures.
     pub page_sources: Vec<PageSource>,
-}
-
-/// Values of settings that the server offers to its clients.
-#[derive(Debug, Default, Clone)]
-pub struct Choices {
-    /// Names of models.
-    pub models: Vec<String>,
-    /// Names of agents.
-    pub agents: Vec<String>,
-    /// Names of security analyzers.
-    pub security_analyzers: Vec<String>,
 }
 
 /// The server of the REST API and the sockets.

@@ -8,7 +8,9 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use accounts::{AccountStore, AuditStore, Authenticator, Caller, Credential};
-use conversations::{ConversationsError, HostedConversations, UserProfiles};
+use conversations::{
+    Choices, ConversationsError, HostedConversations, UserProfiles, WorkspaceFiles,
+};
 use git_providers::GitClient;
 use protocol::{ConversationId, UserId};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,8 +29,8 @@ use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
 use crate::socket_sessions::SocketSessions;
 use crate::{
-    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ServerConfig,
-    ServerMetrics, TrustedProxies,
+    AllowedHosts, BasePath, OtherHosts, PageSource, PortHosts, ServerConfig, ServerMetrics,
+    TrustedProxies,
 };
 
 /// Maximum number of open streams and sockets of a user. Each keeps up to a page of events, a
@@ -222,6 +224,12 @@ impl ServerState {
         } else {
             Err(ConversationsError::Unknown(id.clone()).into())
         }
+    }
+
+    /// Returns access to the files of a running conversation, once its sandbox is connected.
+    pub(crate) async fn workspace(&self, id: &ConversationId) -> Result<WorkspaceFiles, ApiError> {
+        let conversations = self.conversations.conversations();
+        Ok(conversations.connected_workspace(id).await?)
     }
 
     /// Returns once the key or the session of a caller is no longer valid, so that what it opened

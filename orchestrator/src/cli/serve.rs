@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::{NonEmptyStringValueParser, RangedU64ValueParser};
-use conversations::{HostError, HostedConversations, HostingOptions, UserProfiles};
+use conversations::{Choices, HostError, HostedConversations, HostingOptions, UserProfiles};
 use engine::agent::AgentDefinition;
 use git_providers::{AddressException, AddressPolicy, BaseUrl, BaseUrls, GitClient, RequestLimits};
 use secrecy::ExposeSecret as _;
 use server::{
-    AllowedHosts, BasePath, Choices, OtherHosts, PageSource, PortHosts, ProxyNetwork, RequestRate,
-    Server, ServerConfig, TrustedProxies,
+    AllowedHosts, BasePath, OtherHosts, PageSource, PortHosts, ProxyNetwork, RequestRate, Server,
+    ServerConfig, TrustedProxies,
 };
 
 use self::certificate::CertificateArguments;

@@ -124,7 +124,7 @@ impl Default for UserSettings {
 }
 
 /// The settings of a user, as the server returns them.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct UserSettingsInfo {
     /// The settings.
@@ -145,7 +145,7 @@ pub struct UserSettingsInfo {
 }
 
 /// V0's store of secrets in the settings, which is always empty.
-#[derive(Debug, Clone, Default, Serialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EmptySecretsStore {
     provider_tokens: BTreeMap<String, String>,
@@ -240,7 +240,7 @@ fn deserialize_secret<'de, D: Deserializer<'de>>(
     }
 }
 
-fn deserialize_required_secret<'de, D: Deserializer<'de>>(
+pub(super) fn deserialize_required_secret<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<SecretString, D::Error> {
     deserialize_secret(deserializer)?.ok_or_else(|| D::Error::custom("must be a string"))

@@ -3,6 +3,7 @@
 
 pub mod files;
 pub mod git;
+pub mod profile;
 pub mod sandbox;
 
 use std::fmt;

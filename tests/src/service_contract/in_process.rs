@@ -1,25 +1,28 @@
 //! The service in process, with an agent and parts of the engine's fakes.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationParts,
+    Choices, Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationParts,
     ConversationRequest, ConversationService, Conversations, HostError, HostedConversations,
-    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, SandboxService,
-    StoredConversation,
-    UserConversations, WorkspaceService,
+    HostingOptions, InitialTask, InvalidSetting, NewConversation, NoWorkspaces, OwnProfile,
+    ProcessLocks, ProfileService, ProfileStore, SandboxService, SettingsPolicy, StoredConversation,
+    StoredProfile, UserConversations, UserProfiles, WorkspaceService,
 };
 use engine::conversation::SandboxDisposition;
 use engine::events::EventStore;
 use engine::sandbox::SandboxProvider;
 use engine::secrets::Redactor;
 use engine::testing::{MemoryStore, ScriptedProvider, ScriptedResult};
+use protocol::client_api::UserSettings;
 use protocol::observation::RunObservation;
 use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
-use protocol::{ConversationId, Observation};
+use protocol::{ConversationId, Observation, UserId};
+use secrecy::{ExposeSecret as _, SecretSlice};
 
 use super::ServiceBackend;
 use crate::sandbox_contract::Backend as _;
@@ -34,6 +37,7 @@ pub struct InProcess {
     hosted: Arc<HostedConversations>,
     /// The backend of its sandboxes. `None` if they are scripted.
     _sandboxes: Option<LocalBackend>,
+    profiles: Arc<UserProfiles>,
 }
 
 impl InProcess {
@@ -68,6 +72,10 @@ impl InProcess {
         Self {
             hosted: HostedConversations::new(conversations, factory, options),
             _sandboxes: sandboxes,
+            profiles: Arc::new(UserProfiles::new(
+                Arc::new(MemoryProfiles::default()),
+                Arc::new(OneAgent),
+            )),
         }
     }
 
@@ -89,6 +97,69 @@ impl ServiceBackend for InProcess {
 
     fn sandboxes(&self, user: Option<&str>) -> Arc<dyn SandboxService> {
         self.user_conversations(user)
+    }
+
+    fn profile(&self, user: Option<&str>) -> Arc<dyn ProfileService> {
+        let user = user.map(|name| name.parse().unwrap());
+        let choices = Choices {
+            agents: vec![AGENT.to_owned()],
+            ..Choices::default()
+        };
+        let profiles = Arc::clone(&self.profiles);
+        Arc::new(OwnProfile::new(profiles, choices, user))
+    }
+}
+
+/// The agent that users can choose.
+const AGENT: &str = "CodeActAgent";
+
+/// Offers one agent.
+struct OneAgent;
+
+impl SettingsPolicy for OneAgent {
+    fn check(&self, settings: &UserSettings) -> Result<(), InvalidSetting> {
+        match settings.agent.as_deref() {
+            None | Some(AGENT) => Ok(()),
+            Some(_) => Err(InvalidSetting::new("agent", "is not offered")),
+        }
+    }
+}
+
+/// Revisions and contents of profiles by owner.
+type Profiles = BTreeMap<Option<UserId>, (u64, Vec<u8>)>;
+
+/// Profiles in memory.
+#[derive(Default)]
+struct MemoryProfiles(Mutex<Profiles>);
+
+#[async_trait]
+impl ProfileStore for MemoryProfiles {
+    async fn read(&self, owner: Option<&UserId>) -> Result<Option<StoredProfile>, HostError> {
+        let stored = self.0.lock().unwrap().get(&owner.cloned()).cloned();
+        Ok(stored.map(|(revision, content)| StoredProfile {
+            revision,
+            content: content.into(),
+        }))
+    }
+
+    async fn write(
+        &self,
+        owner: Option<&UserId>,
+        revision: u64,
+        content: SecretSlice<u8>,
+    ) -> Result<bool, HostError> {
+        let mut profiles = self.0.lock().unwrap();
+        let stored = profiles.entry(owner.cloned()).or_default();
+        let is_latest = stored.0 == revision;
+        if is_latest {
+            *stored = (revision + 1, content.expose_secret().to_vec());
+        }
+        Ok(is_latest)
+    }
+
+    async fn remove(&self, owner: Option<&UserId>) -> Result<(), HostError> {
+        self.0.lock().unwrap().remove(&owner.cloned());
+        Ok(())
     }
 }
 

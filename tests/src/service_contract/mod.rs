@@ -10,6 +10,7 @@ pub mod git;
 pub mod in_process;
 pub mod lifecycle;
 pub mod list;
+pub mod profile;
 pub mod remote;
 pub mod sandbox;
 
@@ -17,7 +18,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    ConversationService, SandboxService, ServiceError, ServiceErrorKind, Updates, WorkspaceService,
+    ConversationService, ProfileService, SandboxService, ServiceError, ServiceErrorKind, Updates,
+    WorkspaceService,
 };
 use futures_util::StreamExt as _;
 use protocol::action::MessageAction;
@@ -42,6 +44,9 @@ pub trait ServiceBackend: Send + Sync {
     /// Returns the service of the same user for sandboxes.
     fn sandboxes(&self, user: Option<&str>) -> Arc<dyn SandboxService>;
 
+    /// Returns the service of the same user for settings and secrets.
+    fn profile(&self, user: Option<&str>) -> Arc<dyn ProfileService>;
+
     /// Disturbs the service, if it can be: cuts its connections.
     fn disturb(&self) {}
 }
@@ -65,6 +70,8 @@ macro_rules! service_contract {
             follow::event_pages_and_streams_have_the_same_events,
             follow::readers_do_not_delay_each_other,
             follow::stream_continues_when_the_conversation_is_resumed,
+            profile::settings_are_changed_one_by_one,
+            profile::secrets_are_stored_by_name,
         );
     };
     ($backend:expr; $($module:ident::$case:ident,)*) => {

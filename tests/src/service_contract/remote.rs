@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use client::RemoteConversations;
-use conversations::{ConversationService, SandboxService, WorkspaceService};
+use conversations::{ConversationService, ProfileService, SandboxService, WorkspaceService};
 use rustls::RootCertStore;
 use secrecy::SecretString;
 use serde_json::json;
@@ -57,6 +57,10 @@ impl ServiceBackend for Remote {
     }
 
     fn sandboxes(&self, user: Option<&str>) -> Arc<dyn SandboxService> {
+        Arc::new(self.client(user))
+    }
+
+    fn profile(&self, user: Option<&str>) -> Arc<dyn ProfileService> {
         Arc::new(self.client(user))
     }
 

@@ -1,6 +1,7 @@
 //! Errors of profiles.
 
 use crate::host::HostError;
+use crate::service::{ServiceError, ServiceErrorKind};
 
 /// A setting that is not allowed. Never contains the value of a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +42,22 @@ impl InvalidSetting {
         Self {
             field,
             problem: problem.into(),
+        }
+    }
+}
+
+impl From<ProfileError> for ServiceError {
+    fn from(error: ProfileError) -> Self {
+        let kind = match &error {
+            ProfileError::NoSettings | ProfileError::UnknownSecret(_) => ServiceErrorKind::NotFound,
+            ProfileError::SecretExists(_) | ProfileError::Invalid(_) => ServiceErrorKind::Invalid,
+            ProfileError::Contended => ServiceErrorKind::Conflict,
+            ProfileError::Store(_) => ServiceErrorKind::Failed,
+        };
+        Self {
+            kind,
+            message: error.to_string(),
+            source: Some(Box::new(error)),
         }
     }
 }

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use engine::secrets::Secret;
 use protocol::UserId;
 use protocol::client_api::git::GitProvider;
+use protocol::client_api::v2::profile::{SecretEntry, SecretEntryList, SetSecret, SettingsChange};
 use protocol::client_api::{
     EmptySecretsStore, GitTokenRequest, GitTokensRequest, NewSecret, SecretUpdate, UserSettings,
     UserSettingsInfo,
@@ -107,7 +108,12 @@ impl UserProfiles {
             secrets_store: EmptySecretsStore::default(),
             email_verified: None,
             v1_enabled: None,
-            settings,
+            settings: UserSettings {
+                llm_api_key: None,
+                search_api_key: None,
+                sandbox_api_key: None,
+                ..settings
+            },
         })
     }
 
@@ -131,6 +137,28 @@ impl UserProfiles {
             Ok(())
         })
         .await
+    }
+
+    /// Changes the fields of the settings that are named, as
+    /// [`save_settings`](Self::save_settings) does.
+    ///
+    /// # Errors
+    /// [`ProfileError::Invalid`], also for an unknown field, [`ProfileError::Contended`] or
+    /// [`ProfileError::Store`].
+    pub async fn change_settings(
+        &self,
+        owner: Option<&UserId>,
+        SettingsChange(fields): SettingsChange,
+    ) -> Result<(), ProfileError> {
+        let given: BTreeSet<String> = fields.keys().cloned().collect();
+        let invalid = |problem: String| InvalidSetting::new("settings", problem);
+        let known = serde_json::to_value(UserSettings::default()).unwrap_or_default();
+        if let Some(name) = given.iter().find(|name| known.get(name).is_none()) {
+            return Err(invalid(format!("there is no setting `{name}`")).into());
+        }
+        let settings = serde_json::from_value(fields.into());
+        let settings = settings.map_err(|error| invalid(error.to_string()))?;
+        self.save_settings(owner, settings, &given).await
     }
 
     /// Returns the tokens that a request would store: new ones, and stored ones for another host.
@@ -193,6 +221,40 @@ impl UserProfiles {
         self.change(owner, |profile| {
             profile.git_tokens.clear();
             Ok(())
+        })
+        .await
+    }
+
+    /// Returns the secrets of a user, without their values.
+    ///
+    /// # Errors
+    /// [`ProfileError::Store`].
+    pub async fn secrets(&self, owner: Option<&UserId>) -> Result<SecretEntryList, ProfileError> {
+        let secrets = self.load(owner).await?.secrets.into_iter();
+        let entries = secrets.map(|(name, secret)| SecretEntry {
+            name,
+            description: secret.description,
+        });
+        Ok(SecretEntryList {
+            secrets: entries.collect(),
+        })
+    }
+
+    /// Stores a secret, in place of one of the same name.
+    ///
+    /// # Errors
+    /// [`ProfileError::Invalid`], [`ProfileError::Contended`] or [`ProfileError::Store`].
+    pub async fn set_secret(
+        &self,
+        owner: Option<&UserId>,
+        name: &str,
+        SetSecret { value, description }: SetSecret,
+    ) -> Result<(), ProfileError> {
+        let secret = Secret { value, description };
+        limits::check_secret(name, &secret)?;
+        self.change(owner, |profile| {
+            profile.secrets.insert(name.to_owned(), secret.clone());
+            limits::check_all_secrets(profile)
         })
         .await
     }

@@ -79,7 +79,11 @@ impl AsyncRead for BoundedSource {
                 self.left = left;
                 Poll::Ready(Ok(()))
             }
-            None => Poll::Ready(Err(io::ErrorKind::FileTooLarge.into())),
+            None => {
+                // A reader that fails has filled nothing.
+                buffer.set_filled(before);
+                Poll::Ready(Err(io::ErrorKind::FileTooLarge.into()))
+            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The files of a running conversation's workspace, for its user.
 //!
-//! Reads, changes and packs files through the sandbox, and runs git in it. Never starts a sandbox or
-//! a model call, and never changes the log. Everything from the sandbox is untrusted: sizes, times,
-//! names and links are checked, and git runs without the configuration of the workspace.
+//! Reads, changes and packs files through the sandbox, and runs git in it. Never starts a sandbox
+//! or a model call, and never changes the log. Everything from the sandbox is untrusted: sizes,
+//! times, names and links are checked, and git runs without the configuration of the workspace.
 //!
 //! Paths are confined to the workspace. Links are resolved here, one component at a time, and not
 //! by the sandbox. A program in the sandbox can exchange a link afterwards, which shows only what
@@ -210,8 +210,8 @@ impl WorkspaceFiles {
         })
     }
 
-    /// Returns the changes of a file or folder since a base as a patch of the workspace, of the same
-    /// repositories. An empty path is the workspace.
+    /// Returns the changes of a file or folder since a base as a patch of the workspace, of the
+    /// same repositories. An empty path is the workspace.
     ///
     /// # Errors
     /// [`WorkspaceError::NoRepository`], or see [`WorkspaceError`].

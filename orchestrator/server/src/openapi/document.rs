@@ -85,6 +85,13 @@ pub(crate) struct Bytes(Vec<u8>);
         v2::git::changes,
         v2::git::diff,
         v2::git::versions,
+        v2::profile::models,
+        v2::profile::agents,
+        v2::profile::settings,
+        v2::profile::change_settings,
+        v2::profile::secrets,
+        v2::profile::set_secret,
+        v2::profile::remove_secret,
         v2::sandbox::find,
         v2::sandbox::usage,
         v2::sandbox::list_ports,
@@ -220,6 +227,7 @@ mod tests {
             include_str!("../v2/files.rs"),
             include_str!("../v2/git.rs"),
             include_str!("../v2/sandbox.rs"),
+            include_str!("../v2/profile.rs"),
         ] {
             served.extend(routes("/api", source));
         }

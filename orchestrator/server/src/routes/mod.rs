@@ -121,6 +121,7 @@ pub(crate) fn router(state: Arc<ServerState>) -> Router {
         .merge(v2::files::router())
         .merge(v2::git::router())
         .merge(v2::sandbox::router())
+        .merge(v2::profile::router())
         .merge(git::router())
         .merge(settings::router())
         .merge(secrets::router())

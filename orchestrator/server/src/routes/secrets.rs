@@ -22,7 +22,7 @@ pub(super) fn router() -> Router<Arc<ServerState>> {
 }
 
 /// The secret that the path names.
-pub(super) struct SecretPath(String);
+pub(crate) struct SecretPath(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for SecretPath {
     type Rejection = ApiError;
@@ -41,10 +41,9 @@ pub(super) async fn list(
     State(state): State<Arc<ServerState>>,
     RequestCaller(caller): RequestCaller,
 ) -> Result<Json<SecretList>, ApiError> {
-    let profile = state.profiles.load(caller.user.as_ref()).await?;
-    let secrets = profile.secrets.into_iter();
-    let custom_secrets = secrets.map(|(name, secret)| SecretInfo {
-        name,
+    let list = state.profiles.secrets(caller.user.as_ref()).await?;
+    let custom_secrets = list.secrets.into_iter().map(|secret| SecretInfo {
+        name: secret.name,
         description: secret.description,
     });
     Ok(Json(SecretList {

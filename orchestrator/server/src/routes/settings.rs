@@ -14,7 +14,7 @@ use crate::extract::{JsonBody, RequestCaller, parse_value};
 use crate::state::ServerState;
 
 /// Maximum size of a body. All settings together are smaller.
-pub(super) const MAX_BODY_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BODY_BYTES: usize = 1 << 20;
 
 pub(super) fn router() -> Router<Arc<ServerState>> {
     Router::new()

@@ -24,7 +24,6 @@ use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
 use crate::paced_body::is_too_slow;
 use crate::state::ServerState;
-use crate::v2::workspace;
 use crate::work::{DownloadPermit, WorkPermit, stream_content};
 
 pub(crate) fn router() -> Router<Arc<ServerState>> {
@@ -46,7 +45,7 @@ pub(crate) async fn list(
     QueryParameters(request): QueryParameters<ListFiles>,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let page = workspace(&state, &id).await?.entries(request).await?;
+    let page = state.workspace(&id).await?.entries(request).await?;
     permit.respond(page).await
 }
 
@@ -62,7 +61,7 @@ pub(crate) async fn read(
     QueryParameters(request): QueryParameters<ReadFile>,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let content = workspace(&state, &id).await?.read(&request).await?;
+    let content = state.workspace(&id).await?.read(&request).await?;
     let name = request.path.rsplit('/').next().unwrap_or_default();
     let headers = attachment("application/octet-stream", name);
     Ok((headers, stream_content(content, permit)).into_response())
@@ -84,7 +83,7 @@ pub(crate) async fn write(
     // `StreamReader` would treat an empty chunk as the end.
     let chunks = chunks.try_filter(|chunk| std::future::ready(!chunk.is_empty()));
     let content = Box::new(StreamReader::new(Box::pin(chunks)));
-    let written = workspace(&state, &id).await?.write(&path, content).await;
+    let written = state.workspace(&id).await?.write(&path, content).await;
     match written {
         Err(error @ WorkspaceError::Sandbox(_)) if is_too_slow(&error) => {
             Err(ApiError::BodyTooSlow)
@@ -103,7 +102,7 @@ pub(crate) async fn make_folder(
     ConversationPath(id): ConversationPath,
     JsonBody(FilePath { path }): JsonBody<FilePath>,
 ) -> Result<StatusCode, ApiError> {
-    workspace(&state, &id).await?.make_folder(&path).await?;
+    state.workspace(&id).await?.make_folder(&path).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -117,7 +116,7 @@ pub(crate) async fn rename(
     ConversationPath(id): ConversationPath,
     JsonBody(request): JsonBody<MoveFile>,
 ) -> Result<StatusCode, ApiError> {
-    workspace(&state, &id).await?.rename(&request).await?;
+    state.workspace(&id).await?.rename(&request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -131,7 +130,7 @@ pub(crate) async fn remove(
     QueryParameters(request): QueryParameters<RemoveFile>,
     _permit: WorkPermit,
 ) -> Result<StatusCode, ApiError> {
-    workspace(&state, &id).await?.remove(&request).await?;
+    state.workspace(&id).await?.remove(&request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -147,7 +146,7 @@ pub(crate) async fn archive(
     RequestCaller(caller): RequestCaller,
     QueryParameters(ArchiveFolder { path }): QueryParameters<ArchiveFolder>,
 ) -> Result<Response, ApiError> {
-    let workspace = workspace(&state, &id).await?;
+    let workspace = state.workspace(&id).await?;
     let permit = DownloadPermit::acquire(&state, &caller)?;
     let content = workspace.archive(&path).await?;
     let folder = path.trim_end_matches('/').rsplit('/').next();

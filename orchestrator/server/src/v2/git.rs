@@ -15,7 +15,6 @@ use protocol::client_api::v2::git::{
 use crate::error::ApiError;
 use crate::extract::{ConversationPath, QueryParameters};
 use crate::state::ServerState;
-use crate::v2::workspace;
 use crate::work::WorkPermit;
 
 pub(crate) fn router() -> Router<Arc<ServerState>> {
@@ -35,7 +34,7 @@ pub(crate) async fn changes(
     QueryParameters(request): QueryParameters<ListChanges>,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let workspace = workspace(&state, &id).await?;
+    let workspace = state.workspace(&id).await?;
     permit
         .respond(workspace.change_list(request.base).await?)
         .await
@@ -51,7 +50,7 @@ pub(crate) async fn diff(
     QueryParameters(DiffFiles { path, base }): QueryParameters<DiffFiles>,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let patch = workspace(&state, &id).await?.diff(&path, base).await?;
+    let patch = state.workspace(&id).await?.diff(&path, base).await?;
     let content_type = HeaderValue::from_static("text/x-diff");
     Ok(permit.respond_with(content_type, patch.into()))
 }
@@ -66,6 +65,6 @@ pub(crate) async fn versions(
     QueryParameters(CompareFile { path, base }): QueryParameters<CompareFile>,
     permit: WorkPermit,
 ) -> Result<Response, ApiError> {
-    let workspace = workspace(&state, &id).await?;
+    let workspace = state.workspace(&id).await?;
     permit.respond(workspace.versions(&path, base).await?).await
 }

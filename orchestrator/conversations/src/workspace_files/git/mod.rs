@@ -108,7 +108,9 @@ pub(super) async fn diff(
         subject: "the patch".to_owned(),
         max_bytes: MAX_DIFF_BYTES,
     };
-    run(workspace, DIFF, &arguments, limit).await?.map_err(failure)
+    run(workspace, DIFF, &arguments, limit)
+        .await?
+        .map_err(failure)
 }
 
 /// Returns two versions of a file.
