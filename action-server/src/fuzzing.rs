@@ -26,8 +26,8 @@ pub struct TarLimits {
     pub free_bytes: u64,
 }
 
-/// Returns the output before each mark, and the mark.
-pub fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// Returns the output between the marks.
+pub fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     shell::fuzzing::marks(chunks)
 }
 

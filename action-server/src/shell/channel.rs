@@ -24,18 +24,18 @@ use super::pty;
 /// Longer than any report: a path has at most 4,095 bytes on Linux.
 const MAX_REPORT_BYTES: usize = 8 * 1024;
 
-/// A report of the shell.
+/// A report of the shell, which waits for a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ShellReport {
-    /// The shell waits for the next command. Otherwise it first shows its prompt.
-    pub(super) is_ready: bool,
-    /// The number of this report or, if it is not *ready*, of the last *ready*.
+    /// The number of this report.
     pub(super) turn: u64,
     /// The turn of the last command that the shell started, which has ended. `None` if there is
     /// none, or a command has overwritten the variable.
     pub(super) ended: Option<u64>,
     /// The exit status of the last command.
     pub(super) status: i32,
+    /// The shell has to show its prompt before the next command.
+    pub(super) needs_prompt: bool,
     pub(super) working_dir: Vec<u8>,
 }
 
@@ -191,24 +191,16 @@ impl Channel {
     }
 }
 
-/// Parses `KIND;TURN;ENDED;STATUS;PATH`. The path is last, because it may contain anything but a
+/// Parses `TURN;ENDED;STATUS;FLAGS;PATH`. The path is last, because it may contain anything but a
 /// NUL byte.
 fn parse(report: &[u8]) -> Option<ShellReport> {
     let mut fields = report.splitn(5, |&byte| byte == b';');
-    let is_ready = match fields.next()? {
-        b"R" => true,
-        b"E" => false,
-        _ => return None,
-    };
     let mut field = || std::str::from_utf8(fields.next()?).ok();
-    let turn = field()?.parse().ok()?;
-    let ended = field()?.parse().ok();
-    let status = field()?.parse().ok()?;
     Some(ShellReport {
-        is_ready,
-        turn,
-        ended,
-        status,
+        turn: field()?.parse().ok()?,
+        ended: field()?.parse().ok(),
+        status: field()?.parse().ok()?,
+        needs_prompt: !field()?.is_empty(),
         working_dir: fields.next()?.to_vec(),
     })
 }
@@ -230,28 +222,28 @@ mod tests {
     async fn reports_are_parsed_for_any_chunk_size() {
         let (mut channel, mut end) = pair();
         for part in [
-            "E;1",
-            "2;12;130;/a;b\nc\0R;13;;0;/",
-            "\0junk\0E;x;;0;/\0E;14;14;1;\0R;1;y;0;\0",
+            "1",
+            "2;12;130;p;/a;b\nc\013;;0;;/",
+            "\0junk\0x;;0;;/\014;14;1;pp;\01;y;0;;\0",
         ] {
             end.write_all(part.as_bytes()).unwrap();
         }
-        let report = |is_ready, turn, ended, status, path: &str| {
+        let report = |turn, ended, status, needs_prompt, path: &str| {
             Some(ShellReport {
-                is_ready,
                 turn,
                 ended,
                 status,
+                needs_prompt,
                 working_dir: path.into(),
             })
         };
         assert_eq!(
             channel.receive().await,
-            report(false, 12, Some(12), 130, "/a;b\nc")
+            report(12, Some(12), 130, true, "/a;b\nc")
         );
-        assert_eq!(channel.receive().await, report(true, 13, None, 0, "/"));
-        assert_eq!(channel.receive().await, report(false, 14, Some(14), 1, ""));
-        assert_eq!(channel.receive().await, report(true, 1, None, 0, ""));
+        assert_eq!(channel.receive().await, report(13, None, 0, false, "/"));
+        assert_eq!(channel.receive().await, report(14, Some(14), 1, true, ""));
+        assert_eq!(channel.receive().await, report(1, None, 0, false, ""));
         drop(end);
         assert_eq!(channel.receive().await, None);
         assert!(!channel.is_unread());
@@ -260,13 +252,13 @@ mod tests {
     #[tokio::test]
     async fn report_of_another_process_is_dropped() {
         let (mut channel, mut end) = pair();
-        end.write_all(b"E;1;").unwrap();
+        end.write_all(b"1;").unwrap();
         let forger = Command::new("sh")
-            .args(["-c", "printf 'E;1;1;0;/forged\\0'"])
+            .args(["-c", "printf '1;1;0;;/forged\\0'"])
             .stdout(Stdio::from(OwnedFd::from(end.try_clone().unwrap())))
             .status();
         assert!(forger.unwrap().success());
-        end.write_all(b"1;3;/true\0").unwrap();
+        end.write_all(b"1;3;;/true\0").unwrap();
         let report = channel.receive().await.unwrap();
         assert_eq!(
             (report.status, report.working_dir.as_slice()),

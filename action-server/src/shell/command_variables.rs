@@ -1,7 +1,7 @@
 //! Variables of a single command: the shell code that sets them, and that restores the previous
 //! values. Pure, and the same for bash, dash and ash.
 //!
-//! The variables are sent through the channel, before the text of the command. They are restored
+//! The variables are sent through the channel, in the line of the command. They are restored
 //! when the command has ended in any way, before the shell reads another one. A shell that cannot
 //! restore a variable (`readonly`) is killed. Whether a variable was exported is read from `export
 //! -p`, whose `$_` may contain any text of a command. Processes that the command has started keep
@@ -16,9 +16,9 @@ use super::prompt::quote;
 pub(super) struct CommandVariables<'a>(pub(super) &'a CommandEnvironment);
 
 impl CommandVariables<'_> {
-    /// Returns complete lines that save the previous values, set the variables, and store the code
-    /// that restores them in `__glovebox_undo`. Empty without variables. In all of it,
-    /// `$__glovebox_status` is the status of the previous command.
+    /// Returns code that saves the previous values, sets the variables, and stores the code that
+    /// restores them in `__glovebox_undo`. Empty without variables. All newlines are in single
+    /// quotes. When the variables are restored, `$1` is the status of the command.
     pub(super) fn assignments(self) -> String {
         let Self(CommandEnvironment(variables)) = self;
         if variables.is_empty() {
@@ -29,7 +29,7 @@ impl CommandVariables<'_> {
             .iter()
             .map(|(name, value)| set(name, value))
             .collect();
-        format!("__glovebox_undo={};{set}\n", quote(&restore))
+        format!("__glovebox_undo={};{set}", quote(&restore))
     }
 }
 
@@ -46,7 +46,7 @@ fn set(name: &str, value: &str) -> String {
 
 fn restore(name: &str) -> String {
     format!(
-        "command unset -v {name}||exit \"$__glovebox_status\";case ${{__glovebox_old_{name}-}} in \
+        "command unset -v {name}||exit \"$1\";case ${{__glovebox_old_{name}-}} in \
          x*)export {name}=\"${{__glovebox_old_{name}#x}}\";;-*){name}=${{__glovebox_old_{name}#-}};;esac;"
     )
 }

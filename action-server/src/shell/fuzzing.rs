@@ -3,22 +3,18 @@
 use super::marks::{MarkPiece, MarkReader};
 use super::output::OutputFold;
 
-/// Returns the output before each mark, and the mark.
-pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(Vec<u8>, Vec<u8>)> {
+/// Returns the output between the marks.
+pub(crate) fn marks<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<Vec<u8>> {
     let mut reader = MarkReader::new("n");
-    let mut pieces = vec![(Vec::new(), Vec::new())];
+    let mut pieces = vec![Vec::new()];
     for chunk in chunks {
-        reader.feed(chunk, |piece| {
-            let Some(last) = pieces.last_mut() else {
-                return;
-            };
-            match piece {
-                MarkPiece::Output(bytes) => last.0.extend_from_slice(bytes),
-                MarkPiece::Mark(body) => {
-                    last.1 = body.to_vec();
-                    pieces.push((Vec::new(), Vec::new()));
+        reader.feed(chunk, |piece| match piece {
+            MarkPiece::Output(bytes) => {
+                if let Some(last) = pieces.last_mut() {
+                    last.extend_from_slice(bytes);
                 }
             }
+            MarkPiece::Mark => pieces.push(Vec::new()),
         });
     }
     pieces

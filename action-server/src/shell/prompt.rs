@@ -40,17 +40,17 @@ use super::command_variables::CommandVariables;
 use super::marks;
 use super::program::ShellDialect;
 
-/// Number of commands between two prompts. Each makes the script longer, and the shell parses all
-/// of it.
-const COMMANDS: usize = 16;
+/// Number of commands between two prompts. The shell parses the script, which contains each of
+/// them, at every prompt. More than a hundred, so that this is not the slowest hundredth.
+const COMMANDS: usize = 128;
 
 /// Makes bash's end of the channel close on exec. bash saves the target of a redirection in a
 /// descriptor that is closed on exec, and so is a copy of that. The alternative, a redirection for
 /// each command, would keep the channel in descriptor 10 meanwhile, which scripts use.
 const START_BASH: &str = "shopt -s execfail
 __glovebox_keep() {
-for __glovebox_left in 10 11 12 13 14 15 16 17 18 19;do
-[ -S /proc/self/fd/$__glovebox_left ]&&eval \"exec 252<&$__glovebox_left\"&&return
+for __glovebox_line in 10 11 12 13 14 15 16 17 18 19;do
+[ -S /proc/self/fd/$__glovebox_line ]&&eval \"exec 252<&$__glovebox_line\"&&return
 done
 }
 __glovebox_keep 251>&-
@@ -75,140 +75,103 @@ pub(super) fn prompt_variable(name: &str) -> String {
 pub(super) fn script(dialect: ShellDialect, name: &str) -> String {
     let channel = channel_descriptor(dialect);
     let prompt = prompt_variable(name);
-    let (start, builtin) = match dialect {
-        ShellDialect::Bash => (START_BASH, "builtin "),
-        ShellDialect::Dash => (":", ""),
-        ShellDialect::Ash => ("set -o ignoreeof", ""),
-    };
     // bash need not make the channel its standard input for `-u`, and its programs do not inherit
     // it.
-    let (from, to, closed) = match dialect {
-        ShellDialect::Bash => (format!("-u {channel} "), String::new(), String::new()),
+    let (start, own, from, to, closed) = match dialect {
+        ShellDialect::Bash => (
+            START_BASH,
+            "builtin",
+            format!("-u {channel} "),
+            String::new(),
+            String::new(),
+        ),
         ShellDialect::Dash | ShellDialect::Ash => (
+            if dialect == ShellDialect::Ash {
+                "set -o ignoreeof"
+            } else {
+                ":"
+            },
+            "command",
             String::new(),
             format!(" <&{channel}"),
             format!(" {channel}>&-"),
         ),
     };
+    // The functions have the exit status of the last command as their argument and result.
     let functions = format!(
-        r#"__glovebox_return() {{ return "$__glovebox_status"; }}
-__glovebox_fail() {{ return 1; }}
-__glovebox_report() {{
-\command {builtin}printf '%s;%s;%s;%d;%s\0' "$1" "$__glovebox_turn" "${{__glovebox_ended-}}" "$__glovebox_status" "${{PWD-}}" >&{channel}
+        r#"__glovebox_newline='
+'
+__glovebox_next() {{
+case $-,${{__glovebox_undo-}}${{__glovebox_options-}}${{PS1-}}${{PS2-}} in
+*[akx]*,*) __glovebox_restore "$1";;
+*,'{prompt}') ;;
+*) __glovebox_restore "$1";;
+esac
+__glovebox_saved=$1 __glovebox_line='\return 0' __glovebox_turn=$((${{__glovebox_turn-0}}+1))
+\{own} printf '%s\0' "$__glovebox_turn;${{__glovebox_ended-}};$1;${{2-}}${{PROMPT_COMMAND:+p}}${{!:+p}};${{PWD-}}" >&{channel}&&
+while IFS= \{own} read -r {from}__glovebox_line{to}||{{ __glovebox_line='\return 0';return "$1"; }};do
+case $__glovebox_line in
+__glovebox_*";$__glovebox_turn") \{own} eval "${{__glovebox_line%;*}}"||{{ __glovebox_line='\return 0';return "$1"; }};;
+*";$__glovebox_turn") __glovebox_line=${{__glovebox_line%;*}};;
+'\return 0') return "$1";;
+*) continue;;
+esac
+__glovebox_saved=
+__glovebox_ended=$__glovebox_turn
+return "$1"
+done
+return "$1"
 }}
 __glovebox_restore() {{
-case ${{__glovebox_undo-}} in ?*) \command eval "$__glovebox_undo";; esac
+case ${{__glovebox_saved-}} in '') __glovebox_options=;; esac
+case $- in *x*) set +x;__glovebox_options="set -x$__glovebox_newline";; esac
+case $- in *k*) set +k;__glovebox_options="set -k$__glovebox_newline$__glovebox_options";; esac
+case $- in *a*) set +a;__glovebox_options="set -a$__glovebox_newline$__glovebox_options";; esac
+case ${{__glovebox_undo-}} in ?*) \{own} eval "$__glovebox_undo";; esac
 __glovebox_undo=
-\command unset PS1 PS2&&PS1='{prompt}' PS2=||:
-}}
-__glovebox_next() {{
-__glovebox_status=$1
-case ${{__glovebox_started-}} in -) ;; *) __glovebox_ended=$__glovebox_turn __glovebox_started=-;; esac
-case ${{__glovebox_undo-}}${{PS1-}}${{PS2-}} in '{prompt}') ;; *) __glovebox_restore;; esac
-case ${{2-${{PROMPT_COMMAND-}}${{!-}}}} in ?*) __glovebox_leave;return 1;; esac
-__glovebox_turn=$((${{__glovebox_turn-0}}+1))
-__glovebox_report R||return 1
-__glovebox_text= __glovebox_piece= __glovebox_vars=
-case $- in *[akx]*) __glovebox_unset;; esac
-until
-__glovebox_line=-
-IFS= \command read -r {from}__glovebox_line{to}||return 1
-case $__glovebox_line in
-"{name}$__glovebox_turn;"*) __glovebox_text=${{__glovebox_line#*;}};;
-"{name}$__glovebox_turn") __glovebox_long||return 1;;
--) return 1;;
-*) __glovebox_fail;;
-esac
-do __glovebox_line=;done
-__glovebox_started=x
-case ${{__glovebox_vars-}}${{__glovebox_options-}} in ?*) __glovebox_assign;; esac
-}}
-__glovebox_unset() {{
-case $- in *x*) set +x;__glovebox_options='set -x
-';; esac
-case $- in *k*) set +k;__glovebox_options="set -k
-${{__glovebox_options-}}";; esac
-case $- in *a*) set +a;__glovebox_options="set -a
-${{__glovebox_options-}}";; esac
-}}
-__glovebox_long() {{
-IFS=\; \command read -r {from}__glovebox_vars __glovebox_count{to}||return 1
-__glovebox_lines "$__glovebox_vars"||return 1
-__glovebox_vars=$__glovebox_text
-__glovebox_lines "$__glovebox_count"
-}}
-__glovebox_lines() {{
-__glovebox_text= __glovebox_piece= __glovebox_left=$1
-while case $__glovebox_left in 0) __glovebox_fail;; esac;do
-IFS= \command read -r {from}__glovebox_line{to}||return 1
-__glovebox_piece=$__glovebox_piece$__glovebox_line'
-'
-__glovebox_left=$((__glovebox_left-1))
-case $__glovebox_left in *00) __glovebox_text=$__glovebox_text$__glovebox_piece __glovebox_piece=;; esac
-done
-__glovebox_text=$__glovebox_text$__glovebox_piece __glovebox_piece= __glovebox_line=
-}}
-__glovebox_assign() {{
-\command eval "${{__glovebox_vars-}}"
-__glovebox_text=${{__glovebox_options-}}$__glovebox_text __glovebox_vars= __glovebox_options=
-}}
-__glovebox_leave() {{
-\command printf '\033]{name};%s\007' "$__glovebox_ended" >/dev/tty
-__glovebox_report E
+\{own} unset PS1 PS2&&PS1='{prompt}' PS2=||:
 }}"#
     );
-    let run = format!("__glovebox_return&&:\n\\command eval \" $__glovebox_text\"{closed}\n");
-    let next = "{ __glovebox_next \"$?\"||\\return 0;} 2>/dev/null\n";
+    let run = format!("\\{own} eval \" ${{__glovebox_options-}}$__glovebox_line\"{closed}\n");
+    let next = "{ __glovebox_next \"$?\";} 2>/dev/null&&:\n";
     format!(
         r#"{{
-{{ __glovebox_last=$?
+{{ __glovebox_line=${{__glovebox_saved:-$?}}
 {functions}
-case ${{__glovebox_status-}} in '') __glovebox_status=0 __glovebox_started=-;__glovebox_restore;{start};; esac
-case ${{__glovebox_started-}} in -) ;; *) __glovebox_status=$__glovebox_last;; esac
-__glovebox_next "$__glovebox_status" ''||\return 0
-}} 2>/dev/null
-{commands}{{ __glovebox_next "$?" leave||:;}} 2>/dev/null
-}}
+case ${{__glovebox_turn-}} in '') {start};; esac
+__glovebox_next "$__glovebox_line"
+}} 2>/dev/null&&:
+{commands}{{ __glovebox_next "$?" p;}} 2>/dev/null&&:
+{run}}}
 "#,
-        commands = vec![run; COMMANDS].join(next)
+        commands = vec![run.as_str(); COMMANDS].join(next)
     )
 }
 
-/// A command in the format that the script reads: its variables and its text.
-#[derive(Debug)]
-pub(super) struct CommandScript {
-    assignments: String,
-    command: String,
+/// Returns the line that responds to `turn`: the shell code `command`, with variables for it only.
+///
+/// A command of one line is sent as it is, after a space. Otherwise the line is code of ours, which
+/// sets the variables and stores the command. NUL bytes are removed, because a shell's text cannot
+/// contain any.
+pub(super) fn command_line(command: &str, variables: CommandVariables<'_>, turn: u64) -> String {
+    let assignments = variables.assignments();
+    let command = command.replace('\0', "");
+    if assignments.is_empty() && !command.contains('\n') {
+        return format!(" {command};{turn}\n");
+    }
+    // All newlines are in single quotes. Without the variable, the code fails.
+    let code = format!(
+        "__glovebox_line=;{assignments}__glovebox_line={}",
+        quote(&command)
+    );
+    let code = code.replace('\n', "'\"${__glovebox_newline?}\"'");
+    format!("{code};{turn}\n")
 }
 
-impl CommandScript {
-    /// Creates a frame. NUL bytes are removed from the command, because a shell's text cannot
-    /// contain any.
-    pub(super) fn new(command: &str, variables: CommandVariables<'_>) -> Self {
-        Self {
-            assignments: variables.assignments(),
-            command: command.replace('\0', ""),
-        }
-    }
-
-    /// Encodes the frame as the response to `turn` of the shell with these marks. A command of one
-    /// line without variables is in the first line. Otherwise the second line contains the number
-    /// of lines that follow. The shell skips what an interrupt has left of another frame.
-    pub(super) fn encode(&self, name: &str, turn: u64) -> String {
-        let Self {
-            assignments,
-            command,
-        } = self;
-        if assignments.is_empty() && !command.contains('\n') {
-            return format!("{name}{turn};{command}\n");
-        }
-        let count = |text: &str| memchr::memchr_iter(b'\n', text.as_bytes()).count();
-        format!(
-            "{name}{turn}\n{};{}\n{assignments}{command}\n",
-            count(assignments),
-            count(command) + 1
-        )
-    }
+/// Returns the line that responds to `turn` and makes the shell return to its prompt: code of ours
+/// that fails.
+pub(super) fn leave_line(turn: u64) -> String {
+    format!("__glovebox_line=;! :;{turn}\n")
 }
 
 /// Returns the line to type, which runs the script in `path`.

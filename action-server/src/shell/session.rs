@@ -307,7 +307,7 @@ impl Session {
                     }
                 });
             }
-            ShellEvent::Prompted {
+            ShellEvent::Reported {
                 working_dir,
                 ended,
                 is_lost,

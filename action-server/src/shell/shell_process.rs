@@ -27,7 +27,7 @@ use super::command_variables::CommandVariables;
 use super::cursor_query::{self, CursorQuery};
 use super::marks::{MarkPiece, MarkReader};
 use super::program::{ShellDialect, ShellProgram};
-use super::prompt::{self, CommandScript, PLAIN_TERMINAL};
+use super::prompt::{self, PLAIN_TERMINAL};
 use super::pty::{FLOOD_BYTES, Pty};
 use super::script::{SCRIPT_DESCRIPTOR, ShellScript};
 use super::startup_files::{self, StartupOutput};
@@ -82,8 +82,8 @@ const INTERRUPT_KEYS: [u8; 3] = [0x03, 0x1c, 0x1a];
 pub(super) enum ShellEvent {
     /// This many bytes, or none, can be taken with [`ShellProcess::output`].
     Output(usize),
-    /// The shell is or was at its prompt, in this folder.
-    Prompted {
+    /// The shell waits for a command, in this folder.
+    Reported {
         working_dir: PathBuf,
         /// The exit status of the last command, if it has ended. All of its output came before.
         ended: Option<i32>,
@@ -101,20 +101,6 @@ pub(super) enum ShellEvent {
     },
 }
 
-/// Whether the shell accepts a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Readiness {
-    /// It runs one, or has not shown its prompt.
-    Busy,
-    /// The line that runs the script was typed.
-    Asked,
-    /// It waits for a command, in this turn.
-    Ready { turn: u64 },
-    /// It was ready, but may have been interrupted. The line was typed again; a shell at its prompt
-    /// responds to it.
-    Doubtful { turn: u64 },
-}
-
 /// What the shell has done with the start-up files.
 enum StartupFiles {
     /// Nothing yet. This command reads them.
@@ -129,26 +115,40 @@ enum StartupFiles {
     Read { output: Option<StartupOutput> },
 }
 
-/// The event that is expected of the shell.
+/// What to do about a shell that may be at its prompt, where it does not read the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Expectation {
-    /// It responds to the line.
-    ForAnswer,
-    /// It shows its prompt. `looks` is the number of checks while a command has the terminal.
-    ForPrompt { looks: u32 },
-    /// It reads the command, of which this many bytes were not read at the last check.
-    ToBeRead { unread: usize },
+enum PromptCheck {
+    /// Type the line. A command that has the terminal would read it; this many checks are left.
+    Type { left: u32 },
+    /// The line was typed. A shell at its prompt has responded by now.
+    Answer,
+    /// Type the line if the shell has stopped to read a command, of which this many bytes were left
+    /// at the last check.
+    Reading { unread: usize },
 }
 
 /// A command that was sent to the shell.
 struct SentCommand {
-    frame: CommandScript,
+    command: String,
+    environment: CommandEnvironment,
     /// The one that it was sent in last.
     turn: u64,
     /// When the shell is killed if it has not started the command.
     deadline: Instant,
     /// The shell was interrupted since.
     is_interrupted: bool,
+}
+
+impl SentCommand {
+    fn new(command: String, environment: CommandEnvironment, turn: u64) -> Self {
+        Self {
+            command,
+            environment,
+            turn,
+            deadline: Instant::now() + START_TIMEOUT,
+            is_interrupted: false,
+        }
+    }
 }
 
 /// A running shell.
@@ -170,8 +170,6 @@ pub(super) struct ShellProcess {
     report: Option<ShellReport>,
     last_reads: u32,
     session: String,
-    /// The name of the session's marks.
-    name: String,
     /// The running command.
     sent: Option<SentCommand>,
     /// The turn of the last command that has ended, as the shell last reported it.
@@ -180,14 +178,13 @@ pub(super) struct ShellProcess {
     is_unsettled: bool,
     /// Current output is not, or not certainly, the command's.
     is_muted: bool,
-    readiness: Readiness,
-    /// What is expected, and until when.
-    ask_at: Option<(Instant, Expectation)>,
+    /// The turn of a shell that waits for a command, unless it was interrupted since.
+    ready: Option<u64>,
+    /// The next check, and when. `None` if the shell is certainly not at its prompt.
+    check: Option<(Instant, PromptCheck)>,
     /// Number of queries since the last report.
     asks: u32,
     is_silenced: bool,
-    /// What looks like a prompt was shown while a *ready* report was pending in `report`.
-    is_prompted: bool,
     query: Option<CursorQuery>,
     /// Input that does not fit into the terminal yet. As long as the input of one action, whose
     /// size is limited.
@@ -265,16 +262,14 @@ impl ShellProcess {
             report: None,
             last_reads: 0,
             session,
-            name,
             sent: None,
             ended: None,
             is_unsettled: false,
             is_muted: false,
-            readiness: Readiness::Busy,
-            ask_at: None,
+            ready: None,
+            check: None,
             asks: 0,
             is_silenced: false,
-            is_prompted: false,
             query: None,
             unsent: VecDeque::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
@@ -319,8 +314,8 @@ impl ShellProcess {
                 status = self.child.child.wait(), if self.exited.is_none() => {
                     self.exited = Some(status.map_or(-1, exit_code));
                 }
-                expectation = silence(self.ask_at) => {
-                    self.on_silence(expectation);
+                check = due(self.check) => {
+                    self.on_check(check);
                     if self.is_ready() {
                         return ShellEvent::Output(0);
                     }
@@ -363,74 +358,61 @@ impl ShellProcess {
 
     fn on_report(&mut self, report: ShellReport) -> ShellEvent {
         self.asks = 0;
-        let mut ended = None;
-        if let Some(sent) = &self.sent {
-            let has_run = self.has_run(sent, &report);
-            if has_run || report.is_ready && sent.is_interrupted {
-                ended = Some(if has_run { report.status } else { INTERRUPTED });
-                self.sent = None;
-            }
-        }
+        let sent = self.sent.take();
+        let has_run = sent
+            .as_ref()
+            .is_some_and(|sent| report.turn <= sent.turn || report.ended != self.ended);
+        let ended = match &sent {
+            Some(_) if has_run => Some(report.status),
+            Some(sent) if sent.is_interrupted => Some(INTERRUPTED),
+            _ => None,
+        };
+        self.sent = sent.filter(|_| ended.is_none());
         self.ended = report.ended;
-        if let StartupFiles::BeingRead { output, .. } = &mut self.startup_files
-            && report.is_ready
-            && self.sent.is_none()
-        {
-            self.startup_files = StartupFiles::Read {
-                output: Some(std::mem::take(output)),
-            };
-        }
-        let is_lost = report.is_ready && self.sent.is_some();
-        if !report.is_ready {
+        let is_lost = self.sent.is_some();
+        if ended.is_some() && report.needs_prompt {
+            self.channel
+                .send(prompt::leave_line(report.turn).as_bytes());
             self.expect_prompt();
-        } else if std::mem::take(&mut self.is_prompted) {
-            self.readiness = Readiness::Ready { turn: report.turn };
-            self.on_prompt();
         } else {
+            if let StartupFiles::BeingRead { output, .. } = &mut self.startup_files
+                && !is_lost
+            {
+                let output = Some(std::mem::take(output));
+                self.startup_files = StartupFiles::Read { output };
+            }
             self.on_ready(report.turn);
         }
-        ShellEvent::Prompted {
+        ShellEvent::Reported {
             working_dir: OsString::from_vec(report.working_dir).into(),
             ended,
             is_lost,
         }
     }
 
-    /// Returns whether the command was started before this report. Commands can change the
-    /// variables that a report consists of, when they restore (`declare -p >saved`) or unset all
-    /// variables. Therefore the command counts as not started only if the report is what an
-    /// unchanged script sends, so that no command runs twice.
-    fn has_run(&self, sent: &SentCommand, report: &ShellReport) -> bool {
-        report.turn <= sent.turn || report.ended != self.ended
-    }
-
     fn on_ready(&mut self, turn: u64) {
-        self.readiness = Readiness::Ready { turn };
-        self.ask_at = None;
+        self.ready = Some(turn);
+        self.check = None;
         match self.sent.take() {
             Some(sent) if sent.deadline < Instant::now() => {
                 self.sent = Some(sent);
                 self.silence();
             }
-            Some(SentCommand {
-                frame, deadline, ..
-            }) => self.send(frame, turn, deadline),
+            Some(sent) => self.send(SentCommand { turn, ..sent }),
             None => self.read_startup_files(),
         }
     }
 
     /// Makes a ready shell read the start-up files, if it has not.
     fn read_startup_files(&mut self) {
-        let (Readiness::Ready { turn }, StartupFiles::Unread { command }) =
-            (self.readiness, &self.startup_files)
+        let (Some(turn), StartupFiles::Unread { command }) = (self.ready, &mut self.startup_files)
         else {
             return;
         };
-        let now = Instant::now();
-        let frame = CommandScript::new(command, CommandVariables(&CommandEnvironment::default()));
+        let command = std::mem::take(command);
         self.startup_files = StartupFiles::BeingRead {
             output: StartupOutput::default(),
-            deadline: now + STARTUP_FILES_TIMEOUT,
+            deadline: Instant::now() + STARTUP_FILES_TIMEOUT,
         };
         if std::mem::take(&mut self.is_unsettled) {
             self.pty.settle();
@@ -438,7 +420,11 @@ impl ShellProcess {
         // An error means that the shell has exited, which is reported.
         _ = self.pty.reset();
         self.marks.reset();
-        self.send(frame, turn, now + START_TIMEOUT);
+        self.send(SentCommand::new(
+            command,
+            CommandEnvironment::default(),
+            turn,
+        ));
     }
 
     /// Returns when the shell must have read the start-up files. `None` if it is not reading them.
@@ -469,21 +455,15 @@ impl ShellProcess {
             buffer,
             dialect,
             query,
-            sent,
             is_muted,
             startup_files,
             ..
         } = self;
         let mut prompted = false;
         marks.feed(&buffer[..count], |piece| match piece {
-            MarkPiece::Mark(b"") => {
+            MarkPiece::Mark => {
                 prompted = true;
                 *query = (*dialect == ShellDialect::Ash).then(CursorQuery::default);
-            }
-            MarkPiece::Mark(body) => {
-                *is_muted |= sent
-                    .as_ref()
-                    .is_some_and(|sent| sent.turn.to_string().as_bytes() == body);
             }
             MarkPiece::Output(bytes) => {
                 if let Some(query) = query {
@@ -504,14 +484,11 @@ impl ShellProcess {
     /// Handles what looks like the shell's prompt. While a command has the terminal, it is output
     /// of the command.
     fn on_prompt(&mut self) {
-        if self.report.as_ref().is_some_and(|report| report.is_ready) {
-            self.is_prompted = true;
-        } else if self.query.as_ref().is_some_and(|query| !query.is_asked()) {
+        if self.query.as_ref().is_some_and(|query| !query.is_asked()) {
             // Without a cursor query, the terminal is damaged.
-            self.doubt();
-        } else if let Readiness::Ready { turn } | Readiness::Doubtful { turn } = self.readiness {
-            // Another process may print what looks like a prompt.
-            self.ask_in_doubt(turn);
+            if !self.expects_prompt() {
+                self.expect_prompt();
+            }
         } else if self.sent.is_some() && !self.has_terminal() {
             // Output of the command.
         } else if self.channel.is_closed() {
@@ -520,16 +497,14 @@ impl ShellProcess {
             if self.executable.is_some() && self.executable == executable(self.child.pid()) {
                 self.silence();
             }
-        } else if self.asks == MAX_ASKS {
-            self.silence();
         } else if self.asks < QUICK_ASKS {
             self.ask();
+        } else if self.ready.is_some() {
+            // Another process prints what looks like a prompt.
+        } else if self.asks == MAX_ASKS {
+            self.silence();
         } else if !self.expects_prompt() {
-            self.readiness = Readiness::Busy;
-            self.ask_at = Some((
-                Instant::now() + ASK_DELAY * self.asks,
-                Expectation::ForPrompt { looks: 0 },
-            ));
+            self.check_after(ASK_DELAY * self.asks, PromptCheck::Type { left: 0 });
         }
     }
 
@@ -543,55 +518,46 @@ impl ShellProcess {
 
     /// Expects a prompt that may not be visible, as after `PS1=x` or `exec 2>file`.
     fn expect_prompt(&mut self) {
-        self.ask_at = Some((
-            Instant::now() + ASK_DELAY,
-            Expectation::ForPrompt {
-                looks: INTERRUPT_LOOKS,
+        self.check_after(
+            ASK_DELAY,
+            PromptCheck::Type {
+                left: INTERRUPT_LOOKS,
             },
-        ));
+        );
     }
 
     fn expects_prompt(&self) -> bool {
-        matches!(self.ask_at, Some((_, Expectation::ForPrompt { .. })))
+        matches!(self.check, Some((_, PromptCheck::Type { .. })))
     }
 
-    fn on_silence(&mut self, expectation: Expectation) {
-        self.ask_at = None;
+    fn check_after(&mut self, delay: Duration, check: PromptCheck) {
+        self.check = Some((Instant::now() + delay, check));
+    }
+
+    fn on_check(&mut self, check: PromptCheck) {
+        self.check = None;
         // Input would reach the program that has replaced the shell.
-        if self.is_ready() || self.channel.is_closed() {
+        if self.channel.is_closed() {
             return;
         }
-        if let Readiness::Doubtful { turn } = self.readiness {
-            match expectation {
-                Expectation::ForPrompt { .. } if self.asks < QUICK_ASKS => self.ask_in_doubt(turn),
-                _ => self.on_ready(turn),
-            }
-            return;
-        }
-        match (expectation, &self.sent) {
-            (Expectation::ForAnswer, None) if self.asks == MAX_ASKS => self.silence(),
-            (Expectation::ForAnswer, None) => self.ask(),
+        match (check, self.ready) {
+            (PromptCheck::Type { .. }, Some(_)) if self.asks < QUICK_ASKS => self.ask(),
+            // It was not at its prompt.
+            (_, Some(turn)) => self.on_ready(turn),
             // The line was read by a command.
-            (Expectation::ForAnswer, Some(_)) => {
-                self.readiness = Readiness::Busy;
-                self.is_muted = false;
+            (PromptCheck::Answer, None) if self.sent.is_some() => self.is_muted = false,
+            (PromptCheck::Answer, None) if self.asks == MAX_ASKS => self.silence(),
+            (PromptCheck::Answer, None) => self.ask(),
+            (PromptCheck::Type { left }, None) if self.sent.is_some() && !self.has_terminal() => {
+                if let Some(left) = left.checked_sub(1) {
+                    self.check_after(ASK_DELAY, PromptCheck::Type { left });
+                }
             }
-            (Expectation::ForPrompt { looks }, Some(_)) if !self.has_terminal() => {
-                self.ask_at = looks
-                    .checked_sub(1)
-                    .map(|looks| (Instant::now() + ASK_DELAY, Expectation::ForPrompt { looks }));
-            }
-            (Expectation::ForPrompt { .. }, _) => self.ask(),
-            (Expectation::ToBeRead { .. }, None) => {}
-            (Expectation::ToBeRead { unread }, Some(_)) => match self.channel.unread() {
+            (PromptCheck::Type { .. }, None) => self.ask(),
+            (PromptCheck::Reading { unread }, None) => match self.channel.unread() {
                 0 => {}
                 left if left == unread && self.has_terminal() => self.ask(),
-                unread => {
-                    self.ask_at = Some((
-                        Instant::now() + UNREAD_DELAY,
-                        Expectation::ToBeRead { unread },
-                    ));
-                }
+                unread => self.check_after(UNREAD_DELAY, PromptCheck::Reading { unread }),
             },
         }
     }
@@ -603,41 +569,21 @@ impl ShellProcess {
     /// Queries the shell, which responds if it is at its prompt.
     fn ask(&mut self) {
         self.asks = MAX_ASKS.min(self.asks + 1);
-        self.readiness = Readiness::Asked;
         self.is_muted |= self.sent.is_some();
-        self.type_line(ASK_DELAY * self.asks);
-    }
-
-    /// Expects a prompt of a shell that was ready.
-    fn doubt(&mut self) {
-        if let Readiness::Ready { turn } = self.readiness {
-            self.readiness = Readiness::Doubtful { turn };
-        }
-        if !self.expects_prompt() {
-            self.expect_prompt();
-        }
-    }
-
-    /// Queries a shell that was ready, which responds if it is at its prompt.
-    fn ask_in_doubt(&mut self, turn: u64) {
-        if self.asks < QUICK_ASKS {
-            self.asks += 1;
-            self.readiness = Readiness::Doubtful { turn };
-            self.type_line(ASK_DELAY);
-        }
+        self.type_line();
+        self.check_after(ASK_DELAY * self.asks, PromptCheck::Answer);
     }
 
     /// Kills a shell that cannot report how its commands end.
     fn silence(&mut self) {
-        self.ask_at = None;
+        self.check = None;
         self.is_silenced = true;
         baseline::send(self.child.pid(), Signal::SIGKILL);
     }
 
     /// Types the line that runs the script. Other input is dropped, because it was for a command.
-    fn type_line(&mut self, timeout: Duration) {
+    fn type_line(&mut self) {
         self.unsent.clear();
-        self.ask_at = Some((Instant::now() + timeout, Expectation::ForAnswer));
         if self.pty.reset_without_echo().is_err() {
             return;
         }
@@ -668,10 +614,9 @@ impl ShellProcess {
     }
 
     fn is_ready(&self) -> bool {
-        matches!(
-            (self.readiness, &self.startup_files),
-            (Readiness::Ready { .. }, StartupFiles::Read { .. })
-        )
+        self.ready.is_some()
+            && self.check.is_none()
+            && matches!(self.startup_files, StartupFiles::Read { .. })
     }
 
     /// Sends a command to a ready shell, with variables for this command only. Processes of the
@@ -687,31 +632,25 @@ impl ShellProcess {
         let baseline = Baseline::capture(&self.children, &self.session);
         self.unsent.clear();
         self.pty.reset()?;
-        if let Readiness::Ready { turn } = self.readiness {
+        if let Some(turn) = self.ready {
             self.marks.reset();
-            self.send(
-                CommandScript::new(command, CommandVariables(environment)),
+            self.send(SentCommand::new(
+                command.to_owned(),
+                environment.clone(),
                 turn,
-                Instant::now() + START_TIMEOUT,
-            );
+            ));
         }
         Ok(baseline)
     }
 
-    fn send(&mut self, frame: CommandScript, turn: u64, deadline: Instant) {
-        self.channel.send(frame.encode(&self.name, turn).as_bytes());
-        self.sent = Some(SentCommand {
-            frame,
-            turn,
-            deadline,
-            is_interrupted: false,
-        });
-        self.readiness = Readiness::Busy;
+    fn send(&mut self, sent: SentCommand) {
+        let variables = CommandVariables(&sent.environment);
+        let line = prompt::command_line(&sent.command, variables, sent.turn);
+        self.channel.send(line.as_bytes());
+        self.sent = Some(sent);
+        self.ready = None;
         self.is_muted = false;
-        self.ask_at = Some((
-            Instant::now() + UNREAD_DELAY,
-            Expectation::ToBeRead { unread: usize::MAX },
-        ));
+        self.check_after(UNREAD_DELAY, PromptCheck::Reading { unread: usize::MAX });
         self.query = None;
     }
 
@@ -761,8 +700,7 @@ impl ShellProcess {
     }
 }
 
-/// Returns a random name, so that a command does not print a mark by accident. Short, because the
-/// shell reads byte by byte.
+/// Returns a random name, so that a command does not print a mark by accident.
 fn new_name() -> String {
     let (_, random) = Uuid::now_v7().as_u64_pair();
     format!("{:08x}", random & u64::from(u32::MAX))
@@ -773,12 +711,12 @@ fn executable(pid: i32) -> Option<PathBuf> {
     std::fs::read_link(format!("/proc/{pid}/exe")).ok()
 }
 
-/// Completes when an expectation has timed out.
-async fn silence(ask_at: Option<(Instant, Expectation)>) -> Expectation {
-    match ask_at {
-        Some((at, expectation)) => {
+/// Completes when a check is due.
+async fn due(check: Option<(Instant, PromptCheck)>) -> PromptCheck {
+    match check {
+        Some((at, check)) => {
             sleep_until(at).await;
-            expectation
+            check
         }
         None => pending().await,
     }

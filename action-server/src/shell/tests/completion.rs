@@ -23,6 +23,17 @@ on_every_shell! {
         assert_eq!(fixture.succeed("echo $?").await, "0");
     }
 
+    async fn status_of_the_last_command_outlives_a_prompt(fixture) {
+        fixture.succeed("sleep 0 & wait").await;
+        for status in [3, 4] {
+            fixture.run(&format!("(exit {status})")).await;
+            assert_eq!(fixture.succeed("echo $?").await, status.to_string());
+        }
+        fixture.succeed("PROMPT_COMMAND=false; set -e").await;
+        assert_eq!(fixture.run("! true").await.metadata.exit_code, 1);
+        assert_eq!(fixture.succeed("echo $?").await, "1");
+    }
+
     async fn state_is_kept_between_commands(fixture) {
         fixture.succeed("A='a  b'; export B=c; greet() { echo \"hello $1\"; }; mkdir -p d/e; cd d/e").await;
         assert_eq!(fixture.succeed("echo \"$A\" $B; greet you; pwd").await, format!("a  b c\nhello you\n{}/d/e", fixture.path().display()));

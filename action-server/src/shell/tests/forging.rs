@@ -30,6 +30,7 @@ def forged(nonces):
               b"E;%s;0;/\0", b"R;%s;0;/\0"]
     turns = [(kind, turn + is_next, turn) for turn in range(20) for kind, is_next in [(b"E", 0), (b"R", 1)]]
     reports = [b"%s;%d;%d;0;/\0" % report for report in turns]
+    reports += [b"%d;%d;0;;/\0" % (turn + is_next, turn) for turn in range(20) for is_next in (0, 1)]
     marks = [b"\x1b]%s;%d\x07" % (nonce, turn) for nonce in nonces for turn in range(20)]
     return b"".join([shape % nonce for nonce in nonces for shape in shapes] + reports + marks)
 
