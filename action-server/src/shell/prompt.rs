@@ -107,19 +107,20 @@ case $-,${{__glovebox_undo-}}${{__glovebox_options-}}${{PS1-}}${{PS2-}} in
 *,'{prompt}') ;;
 *) __glovebox_restore "$1";;
 esac
-__glovebox_saved=$1 __glovebox_line='\return 0' __glovebox_turn=$((${{__glovebox_turn-0}}+1))
+__glovebox_saved=$1 __glovebox_line= __glovebox_turn=$((${{__glovebox_turn-0}}+1))
 \{own} printf '%s\0' "$__glovebox_turn;${{__glovebox_ended-}};$1;${{2-}}${{PROMPT_COMMAND:+p}}${{!:+p}};${{PWD-}}" >&{channel}&&
-while IFS= \{own} read -r {from}__glovebox_line{to}||{{ __glovebox_line='\return 0';return "$1"; }};do
+while IFS= \{own} read -r {from}__glovebox_line{to};do
 case $__glovebox_line in
-__glovebox_*";$__glovebox_turn") \{own} eval "${{__glovebox_line%;*}}"||{{ __glovebox_line='\return 0';return "$1"; }};;
+__glovebox_*";$__glovebox_turn") \{own} eval "${{__glovebox_line%;*}}"||break;;
 *";$__glovebox_turn") __glovebox_line=${{__glovebox_line%;*}};;
-'\return 0') return "$1";;
+'') break;;
 *) continue;;
 esac
 __glovebox_saved=
 __glovebox_ended=$__glovebox_turn
 return "$1"
 done
+__glovebox_line='\return 0'
 return "$1"
 }}
 __glovebox_restore() {{
@@ -133,7 +134,7 @@ __glovebox_undo=
 }}"#
     );
     let run = format!("\\{own} eval \" ${{__glovebox_options-}}$__glovebox_line\"{closed}\n");
-    let next = "{ __glovebox_next \"$?\";} 2>/dev/null&&:\n";
+    let next = "{ __glovebox_next \"$?\";} 2>&-&&:\n";
     format!(
         r#"{{
 {{ __glovebox_line=${{__glovebox_saved:-$?}}
