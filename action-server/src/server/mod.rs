@@ -146,7 +146,6 @@ async fn serve(
     let sessions = Sessions::start(ShellConfig {
         working_dir: working_dir.clone(),
         environment: environment.clone(),
-        scratch_dir: std::env::temp_dir(),
         no_change_timeout: config.no_change_timeout,
     });
     let spools = SpoolStore::new(&std::env::temp_dir(), &working_dir);

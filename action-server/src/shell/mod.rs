@@ -69,8 +69,6 @@ pub(crate) struct ShellConfig {
     pub(crate) working_dir: PathBuf,
     /// The environment of the shell. Variables that disable pagers and set the prompt are added.
     pub(crate) environment: Environment,
-    /// Folder for the shell's script, if that cannot be in memory.
-    pub(crate) scratch_dir: PathBuf,
     /// How long a command may have no output before its action is answered. V0's default is 10 s.
     pub(crate) no_change_timeout: Duration,
 }

@@ -175,11 +175,6 @@ pub(super) fn leave_line(turn: u64) -> String {
     format!("__glovebox_line=;! :;{turn}\n")
 }
 
-/// Returns the line to type, which runs the script in `path`.
-pub(super) fn line(path: &str) -> String {
-    format!(". {}\n", quote(path))
-}
-
 /// Quotes `text` as one word.
 pub(super) fn quote(text: &str) -> String {
     if text

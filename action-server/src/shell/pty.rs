@@ -130,7 +130,7 @@ impl Pty {
     pub(super) fn attach<const N: usize>(
         &self,
         command: &mut Command,
-        inherited: [(Option<BorrowedFd<'_>>, RawFd); N],
+        inherited: [(BorrowedFd<'_>, RawFd); N],
     ) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let slave = options
@@ -142,7 +142,7 @@ impl Pty {
             .stdin(slave.try_clone()?)
             .stdout(slave.try_clone()?)
             .stderr(slave);
-        let inherited = inherited.map(|(file, number)| (file.map(|file| file.as_raw_fd()), number));
+        let inherited = inherited.map(|(file, number)| (file.as_raw_fd(), number));
         // SAFETY: the closure runs between fork and exec and makes system calls only: no
         // allocation, no lock, nothing of the parent's. The descriptors are open then, because the
         // caller keeps them.
@@ -262,7 +262,7 @@ pub(super) fn unread(socket: &impl AsRawFd) -> usize {
 }
 
 /// Runs in the child. Standard input is the slave side.
-fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io::Result<()> {
+fn enter_terminal<const N: usize>(inherited: [(RawFd, RawFd); N]) -> io::Result<()> {
     setsid()?;
     // SAFETY: descriptor 0 is the terminal; the argument 0 means not to steal one.
     unsafe { take_terminal(0, 0) }?;
@@ -274,15 +274,13 @@ fn enter_terminal<const N: usize>(inherited: [(Option<RawFd>, RawFd); N]) -> io:
     // All are moved first, because one may have the number of another's destination.
     let mut moved = inherited;
     for (file, _) in &mut moved {
-        if let Some(file) = file {
-            // SAFETY: plain descriptors of this process.
-            *file = unsafe { libc::fcntl(*file, libc::F_DUPFD_CLOEXEC, MIN_MOVED_DESCRIPTOR) };
-        }
+        // SAFETY: plain descriptors of this process.
+        *file = unsafe { libc::fcntl(*file, libc::F_DUPFD_CLOEXEC, MIN_MOVED_DESCRIPTOR) };
     }
     for (file, number) in moved {
         // SAFETY: both are plain descriptors of this process, and nothing in it owns the
         // destination.
-        if file.is_some_and(|file| unsafe { libc::dup2(file, number) } < 0) {
+        if unsafe { libc::dup2(file, number) } < 0 {
             return Err(io::Error::last_os_error());
         }
     }

@@ -29,7 +29,7 @@ use super::marks::{MarkPiece, MarkReader};
 use super::program::{ShellDialect, ShellProgram};
 use super::prompt::{self, PLAIN_TERMINAL};
 use super::pty::{FLOOD_BYTES, Pty};
-use super::script::{SCRIPT_DESCRIPTOR, ShellScript};
+use super::script::{SCRIPT_DESCRIPTOR, SCRIPT_LINE, create_script};
 use super::startup_files::{self, StartupOutput};
 use crate::os::children::{self, ChildList, OwnChild};
 use crate::os::process_tree::SESSION_VARIABLE;
@@ -157,8 +157,6 @@ pub(super) struct ShellProcess {
     hung_up: bool,
     channel: Channel,
     dialect: ShellDialect,
-    /// Kept for the shell, which may read a file on the disk.
-    script: ShellScript,
     marks: MarkReader,
     child: OwnChild,
     /// The executable of the child. `None` if the system does not provide it.
@@ -204,7 +202,6 @@ impl ShellProcess {
         program: &ShellProgram,
         environment: &[(OsString, OsString)],
         working_dir: &Path,
-        scratch_dir: &Path,
         skips_startup_files: bool,
     ) -> io::Result<Self> {
         let dialect = program.dialect;
@@ -215,7 +212,7 @@ impl ShellProcess {
         };
         let session = Uuid::now_v7().simple().to_string();
         let name = new_name();
-        let script = ShellScript::create(&prompt::script(dialect, &name), scratch_dir, &session)?;
+        let script = create_script(&prompt::script(dialect, &name))?;
         let (mut channel, shell_end) = Channel::create()?;
         // A longer variable would keep the shell from starting.
         let fits =
@@ -237,10 +234,10 @@ impl ShellProcess {
             .env("PS1", prompt::prompt_variable(&name))
             .env("PS2", OsStr::new(""))
             .current_dir(working_dir);
-        let channel_end = (Some(shell_end.as_fd()), prompt::channel_descriptor(dialect));
+        let channel_end = (shell_end.as_fd(), prompt::channel_descriptor(dialect));
         pty.attach(
             &mut command,
-            [(script.shell_end(), SCRIPT_DESCRIPTOR), channel_end],
+            [(script.as_fd(), SCRIPT_DESCRIPTOR), channel_end],
         )?;
         let child = children::spawn(&mut command)?;
         channel.accept(child.pid());
@@ -249,7 +246,6 @@ impl ShellProcess {
             hung_up: false,
             channel,
             dialect,
-            script,
             marks: MarkReader::new(&name),
             children: ChildList::open(child.pid()),
             executable: executable(child.pid()),
@@ -591,8 +587,7 @@ impl ShellProcess {
         if self.query.take().is_some_and(|query| query.is_asked()) {
             self.type_text(cursor_query::REPORT.as_bytes());
         }
-        let line = prompt::line(&self.script.path().to_string_lossy());
-        self.type_text(line.as_bytes());
+        self.type_text(SCRIPT_LINE.as_bytes());
     }
 
     /// Returns whether a command can be sent. Earlier output is dropped.

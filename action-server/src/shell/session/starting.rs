@@ -106,7 +106,6 @@ impl Session {
             &self.program,
             &self.config.environment.current(),
             folder,
-            &self.config.scratch_dir,
             self.shared.skips_startup_files.load(Ordering::Relaxed),
         )
         .map_err(|source| StartError::Spawn {

@@ -100,7 +100,6 @@ fn config(folder: &Path) -> ShellConfig {
         environment: crate::environment::Environment::new(
             own.chain([("HOME".into(), folder.into())]).collect(),
         ),
-        scratch_dir: folder.to_owned(),
         no_change_timeout: TEST_TIMEOUT,
     }
 }
