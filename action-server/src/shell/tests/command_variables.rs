@@ -170,6 +170,11 @@ on_every_shell! {
         assert!(seen.contains("PATH=") && !seen.contains("secret-value"), "{seen}");
     }
 
+    async fn programs_do_not_inherit_the_channel(fixture) {
+        let sockets = "sh -c 'for file in 9 250 251 252; do [ ! -S /proc/self/fd/$file ] || echo $file; done'";
+        assert_eq!(fixture.run_with(&[("T", "value")], sockets).await.content, "");
+    }
+
     async fn arguments_of_processes_do_not_contain_the_value(fixture) {
         let result = fixture.run_with(&[("T", "secret-value")], "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' '").await;
         assert!(!result.content.contains("secret-value"), "{}", result.content);
