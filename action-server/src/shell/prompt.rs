@@ -62,8 +62,8 @@ use super::marks;
 use super::program::ShellDialect;
 
 /// Number of commands between two prompts. The shell parses the script, which contains each of
-/// them, at every prompt. More than a hundred, so that this is not the slowest hundredth.
-const COMMANDS: usize = 128;
+/// them, at every prompt. A shell that is interrupted all the time never gets through a long one.
+const COMMANDS: usize = 32;
 
 /// Makes bash's end of the channel close on exec. bash saves the target of a redirection in a
 /// descriptor that is closed on exec, and so is a copy of that. The alternative, a redirection for
