@@ -3,7 +3,7 @@
 //! A round through the server is longer than a bare one: bash reports on a socket that it is ready,
 //! reads the command from it byte by byte, and evaluates it without visible traces or errors of
 //! ours. No program can forge such a report, which is worth these microseconds, and all commands
-//! take this path: twice (bare PTY + bare HTTP) is allowed. After 16 commands the shell returns to
+//! take this path: twice (bare PTY + bare HTTP) is allowed. After 32 commands the shell returns to
 //! its prompt, and the line that makes it ready is typed again.
 //!
 //! The sum of the two bare round trips depends on the cores of the two sides of bare HTTP: 16 µs on

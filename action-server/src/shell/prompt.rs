@@ -47,8 +47,8 @@
 //! - `__glovebox_saved` is cleared before `__glovebox_ended` is set. In between, an interrupted
 //!   command is lost. In the other order, it would have the status of the command before.
 //! - It is not a loop, which would change the meaning of `break` in a command and of SIGINT.
-//! - Standard error is closed for our commands, which is cheaper than `/dev/null`, and before a
-//!   trace is written. They are in one group in total, so that `set -v` shows none of them.
+//! - Our commands are in groups whose redirection applies before a trace (`set -x`) is written, and
+//!   in one group in total, so that `set -v` shows none of them.
 //! - `command` also keeps a syntax error from ending our script in dash and ash.
 //! - `exit` prints nothing in a sourced file, but prints `exit` in bash at a prompt.
 //! - If the user has a function named `command`, nothing works, but nothing loops. A report of the
@@ -155,7 +155,7 @@ __glovebox_undo=
 }}"#
     );
     let run = format!("\\{own} eval \" ${{__glovebox_options-}}$__glovebox_line\"{closed}\n");
-    let next = "{ __glovebox_next \"$?\";} 2>&-&&:\n";
+    let next = "{ __glovebox_next \"$?\";} 2>/dev/null&&:\n";
     format!(
         r#"{{
 {{ __glovebox_line=${{__glovebox_saved:-$?}}
