@@ -223,8 +223,8 @@ mod tests {
         let (mut channel, mut end) = pair();
         for part in [
             "1",
-            "2;12;130;p;/a;b\nc\013;;0;;/",
-            "\0junk\0x;;0;;/\014;14;1;pp;\01;y;0;;\0",
+            "2;12;130;p;/a;b\nc\x0013;;0;;/",
+            "\0junk\0x;;0;;/\x0014;14;1;pp;\x001;y;0;;\0",
         ] {
             end.write_all(part.as_bytes()).unwrap();
         }
