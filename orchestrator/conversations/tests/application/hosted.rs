@@ -65,10 +65,7 @@ impl ConversationFactory for GreeterFactory {
         _: &ConversationStarted,
         _: u32,
     ) -> Result<ComposedAgents, HostError> {
-        Ok(ComposedAgents {
-            agents: embedded::parts(Conversations::new_id()).agents,
-            redactor: Redactor::default(),
-        })
+        Ok(composed_agents())
     }
 
     fn provider(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn SandboxProvider>, HostError> {
@@ -77,6 +74,14 @@ impl ConversationFactory for GreeterFactory {
 
     fn disposition(&self) -> SandboxDisposition {
         SandboxDisposition::Remove
+    }
+}
+
+/// The agents of the example.
+pub(super) fn composed_agents() -> ComposedAgents {
+    ComposedAgents {
+        agents: embedded::parts(Conversations::new_id()).agents,
+        redactor: Redactor::default(),
     }
 }
 

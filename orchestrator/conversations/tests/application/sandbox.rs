@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use conversations::{
-    Claim, ComposedConversation, ConversationFactory, ConversationParts, ConversationRequest,
-    Conversations, ConversationsError, HostError, HostedConversations, HostingOptions, InitialTask,
-    NewConversation, NoWorkspaces, ProcessLocks, SandboxAccessError, StoredConversation,
+    Claim, ComposedAgents, ComposedConversation, ConversationFactory, ConversationParts,
+    ConversationRequest, Conversations, ConversationsError, HostError, HostedConversations,
+    HostingOptions, InitialTask, NewConversation, NoWorkspaces, ProcessLocks, SandboxAccessError,
+    StoredConversation,
 };
-use engine::agent::{Agent, AgentStep, TeamMember};
+use engine::agent::{Agent, AgentStep, Agents, TeamMember};
 use engine::conversation::SandboxDisposition;
 use engine::llm::{Llm, LlmError, LlmProgress};
 use engine::sandbox::{SandboxError, SandboxProvider};
@@ -20,7 +21,7 @@ use protocol::record::ConversationStarted;
 use protocol::risk::ConfirmationPolicy;
 use protocol::{AgentState, ConversationId, Observation, UserCommand};
 
-use super::hosted::{LONG, until};
+use super::hosted::{LONG, composed_agents, until};
 use super::{embedded, message};
 
 /// Composes conversations whose sandboxes outlive them.
@@ -36,12 +37,15 @@ impl KeepingFactory {
         let parts = embedded::parts(id.clone());
         let agent: Arc<dyn Agent> = match self.is_hanging {
             true => Arc::new(Hanging),
-            false => Arc::clone(&parts.own.agent),
+            false => Arc::clone(&parts.agents.own.agent),
         };
         ConversationParts {
             provider: Arc::new(self.provider.clone()),
             disposition: self.disposition,
-            own: TeamMember { agent, ..parts.own },
+            agents: Agents::from(TeamMember {
+                agent,
+                ..parts.agents.own
+            }),
             ..parts
         }
     }
@@ -75,6 +79,14 @@ impl ConversationFactory for KeepingFactory {
             parts: self.parts(stored.claim().id()),
             confirmation: ConfirmationPolicy::Never,
         })
+    }
+
+    async fn compose_agents(
+        &self,
+        _: &ConversationStarted,
+        _: u32,
+    ) -> Result<ComposedAgents, HostError> {
+        Ok(composed_agents())
     }
 
     fn provider(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn SandboxProvider>, HostError> {

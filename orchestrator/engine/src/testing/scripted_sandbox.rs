@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::sandbox::{
     ByteSource, OnOutput, OutputChunk, ProviderCapabilities, Sandbox, SandboxError, SandboxFiles,
-    SandboxProcesses, SandboxProvider, SandboxSpec, SandboxStreams, SandboxSummary, ServerAccess,
-    StartProgress, TransferKind,
+    SandboxPausing, SandboxProcesses, SandboxProvider, SandboxSpec, SandboxStreams, SandboxSummary,
+    ServerAccess, StartProgress, TransferKind,
 };
 
 /// The prefix of the ids of its sandboxes.

@@ -187,11 +187,11 @@ async fn chosen_model_answers_from_the_next_step_on() {
         conversation.wait_for(waits).await;
         let log = conversation.log().cursor(EventId::FIRST).next().await;
         let log = log.unwrap();
-        let messages = log.iter().filter_map(|event| match &event.body {
+        let mut messages = log.iter().filter_map(|event| match &event.body {
             EventBody::Action(Action::Message(message)) => Some(message.content.clone()),
             _ => None,
         });
-        messages.last()
+        messages.next_back()
     };
     assert_eq!(answer("who?").await.as_deref(), Some("unused"));
     let change = CommandRequest {
