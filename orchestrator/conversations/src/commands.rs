@@ -17,8 +17,8 @@ use crate::stored::StoredConversation;
 
 impl Conversations {
     /// Applies a command to a running conversation. Returns the event that it caused, once that is
-    /// stored. `None` if there was nothing to do. A command with an id is applied once. Another model
-    /// or agent is recorded, and used when the conversation is resumed with it.
+    /// stored. `None` if there was nothing to do. A command with an id is applied once. Another
+    /// model or agent is recorded, and used when the conversation is resumed with it.
     ///
     /// # Errors
     /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or

@@ -30,9 +30,9 @@ impl HostedConversations {
     /// was nothing to do. A command with an id is applied once.
     ///
     /// Runs the conversation if it is not running, except for a stop or a pause, which have nothing
-    /// to do then, and for what only changes the log: a title, feedback, the model, the agent, the confirmation policy. A
-    /// decision that names no action is about the one that awaits confirmation, unless the user was
-    /// asked less than [`MIN_QUESTION_AGE`] ago.
+    /// to do then, and for what only changes the log: a title, feedback, the model, the agent, the
+    /// confirmation policy. A decision that names no action is about the one that awaits
+    /// confirmation, unless the user was asked less than [`MIN_QUESTION_AGE`] ago.
     ///
     /// # Errors
     /// [`ConversationsError::Invalid`], [`ConversationsError::Unknown`],

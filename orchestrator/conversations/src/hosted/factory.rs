@@ -51,8 +51,8 @@ pub trait ConversationFactory: Send + Sync {
     /// its user has chosen. They have taken `steps` steps.
     ///
     /// # Errors
-    /// [`HostError::Refused`] if the user cannot use the agent or the model, [`HostError::NoModelKey`] if its key
-    /// is missing.
+    /// [`HostError::Refused`] if the user cannot use the agent or the model,
+    /// [`HostError::NoModelKey`] if its key is missing.
     async fn compose_agents(
         &self,
         started: &ConversationStarted,

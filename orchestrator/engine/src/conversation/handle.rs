@@ -227,8 +227,8 @@ impl Conversation {
         self.submit_with(request.into(), None)
     }
 
-    /// Sends a [`UserCommand::SetModel`] with agents that have the new model. They replace the
-    /// models of the agents so far, which stay what they are otherwise.
+    /// Sends a [`SetModel`](protocol::UserCommand::SetModel) with agents that have the new model.
+    /// They replace the models of the agents so far, which stay what they are otherwise.
     ///
     /// # Errors
     /// [`ConversationError::Busy`] or [`ConversationError::Closed`].
