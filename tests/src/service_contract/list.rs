@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use conversations::ServiceErrorKind::Invalid;
+use protocol::AgentState;
 use protocol::client_api::v2::{CreateConversation, ListConversations};
 
-use super::{ServiceBackend, greeting};
+use super::{ServiceBackend, greeting, wait_for};
 
 /// Pages have each conversation once, and filters select some.
 pub async fn pages_have_each_conversation_once(backend: &dyn ServiceBackend) {
@@ -14,10 +15,13 @@ pub async fn pages_have_each_conversation_once(backend: &dyn ServiceBackend) {
     for number in 0..5 {
         let request = CreateConversation {
             title: Some(format!("Number {number}")),
-            message: None,
             ..greeting()
         };
-        created.insert(service.create(request).await.unwrap());
+        let id = service.create(request).await.unwrap();
+        // An event of one that works would move it to another page.
+        let mut updates = service.follow(&id, None).await.unwrap();
+        wait_for(&mut updates, AgentState::AwaitingUserInput).await;
+        created.insert(id);
     }
     let mut request = ListConversations {
         limit: 2,
