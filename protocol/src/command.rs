@@ -80,11 +80,6 @@ pub enum UserCommand {
         /// The model's name, as in the settings.
         model: String,
     },
-    /// Let another agent continue, such as one that only reads. The agent so far must be idle.
-    SetAgent {
-        /// The agent's name, as in the settings.
-        agent: String,
-    },
     /// Set the title.
     SetTitle {
         /// The title, of which the first line is used.

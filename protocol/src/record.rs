@@ -28,8 +28,6 @@ kinds! {
         "confirmation_changed" => ConfirmationChanged(ConfirmationChanged),
         /// The user chose another model.
         "model_changed" => ModelChanged(ModelChanged),
-        /// The user chose another agent.
-        "agent_changed" => AgentChanged(AgentChanged),
         /// The user approved an action and similar ones for the rest of the conversation.
         "approval_granted" => ApprovalGranted(ApprovalGranted),
         /// A call to the model failed and will be retried.
@@ -257,13 +255,6 @@ pub struct ConfirmationChanged {
 pub struct ModelChanged {
     /// The model's configured name.
     pub model: String,
-}
-
-/// The user chose another agent, which continues the conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentChanged {
-    /// The agent's name.
-    pub agent: String,
 }
 
 /// The user approved an action and similar ones for the rest of the conversation.

@@ -51,9 +51,10 @@
 //!   in one group in total, so that `set -v` shows none of them.
 //! - `command` also keeps a syntax error from ending our script in dash and ash.
 //! - `exit` prints nothing in a sourced file, but prints `exit` in bash at a prompt.
-//! - If the user has a function named `command`, nothing works, but nothing loops. A report of the
-//!   program `printf` (`enable -n printf`) would not be the shell's own, and the shell would wait
-//!   forever for a response.
+//! - If the user has a function named `command`, dash and ash are replaced, but nothing loops. In
+//!   bash, variables are not injected then. A report of the program `printf` (`enable -n printf`)
+//!   would not be the shell's own, and the shell would wait forever for a response.
+//! - A command that sets `__glovebox_ended` back counts as lost, and is sent again.
 //! - bash reads the channel byte by byte, which takes 0.3 µs for each. A memory file that only the
 //!   server can write is faster for commands of more than 50 bytes, but every process can read it.
 
@@ -70,8 +71,9 @@ const COMMANDS: usize = 32;
 /// each command, would keep the channel in descriptor 10 meanwhile, which scripts use.
 const START_BASH: &str = "shopt -s execfail
 __glovebox_keep() {
-for __glovebox_line in 10 11 12 13 14 15 16 17 18 19;do
-[ -S /proc/self/fd/$__glovebox_line ]&&eval \"exec 252<&$__glovebox_line\"&&return
+local fd
+for fd in 10 11 12 13 14 15 16 17 18 19;do
+[ -S /proc/self/fd/$fd ]&&eval \"exec 252<&$fd\"&&return
 done
 }
 __glovebox_keep 251>&-

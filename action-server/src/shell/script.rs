@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
+use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fchmod};
@@ -19,10 +20,18 @@ pub(super) const SCRIPT_DESCRIPTOR: i32 = 250;
 /// The line to type, which runs the script.
 pub(super) const SCRIPT_LINE: &str = ". /proc/self/fd/250\n";
 
+/// `MFD_NOEXEC_SEAL`, which nix lacks. With `vm.memfd_noexec=2`, no file is created without it.
+const NOEXEC_SEAL: MFdFlags = MFdFlags::from_bits_retain(0x8);
+
 /// Creates a file that the shell must inherit as [`SCRIPT_DESCRIPTOR`].
 pub(super) fn create_script(text: &str) -> io::Result<OwnedFd> {
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
-    let mut file = File::from(memfd_create(c"shell", flags)?);
+    // Linux before 6.3 does not know the flag.
+    let created = match memfd_create(c"shell", flags | NOEXEC_SEAL) {
+        Err(Errno::EINVAL) => memfd_create(c"shell", flags),
+        created => created,
+    };
+    let mut file = File::from(created?);
     file.write_all(text.as_bytes())?;
     // A bash that is interrupted while it reads the line runs the rest of it, so the file must not
     // be executable.

@@ -10,7 +10,7 @@ pub(crate) fn applied_before(state: &State, request: &CommandRequest) -> Option<
     state.commands.event(request.id.as_ref()?)
 }
 
-/// Checks that a conversation has the action, the loop or the idle agent that a command is about.
+/// Checks that a conversation has the action or the loop that a command is about.
 pub(crate) fn check(
     id: &ConversationId,
     state: &State,
@@ -22,9 +22,6 @@ pub(crate) fn check(
         }
         UserCommand::RecoverFromLoop { .. } if state.own.stuck.detected_loop().is_none() => {
             Err(ConversationsError::NotInLoop(id.clone()))
-        }
-        UserCommand::SetAgent { .. } if state.is_working() || state.has_pending_actions() => {
-            Err(ConversationsError::AgentWorks(id.clone()))
         }
         _ => Ok(()),
     }

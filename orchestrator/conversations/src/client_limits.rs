@@ -19,8 +19,8 @@ const MAX_REASON_BYTES: usize = 16 << 10;
 /// Maximum length of a title, in bytes.
 const MAX_TITLE_BYTES: usize = 1024;
 
-/// Maximum length of the name of a model or an agent, in bytes.
-const MAX_NAME_BYTES: usize = 256;
+/// Maximum length of the name of a model, in bytes.
+const MAX_MODEL_BYTES: usize = 256;
 
 /// Maximum length of the version and of the address of feedback, in bytes.
 const MAX_FEEDBACK_BYTES: usize = 256;
@@ -44,8 +44,7 @@ pub(crate) fn check_command(request: &mut CommandRequest) -> Result<(), InvalidR
             Err(InvalidRequest::new("title", problem))
         }
         UserCommand::SetTitle { title } => check_title("title", title),
-        UserCommand::SetModel { model } => check_name("model", model),
-        UserCommand::SetAgent { agent } => check_name("agent", agent),
+        UserCommand::SetModel { model } => check_model_name(model),
         UserCommand::GiveFeedback(FeedbackGiven { version, email, .. }) => {
             check_length("version", version, MAX_FEEDBACK_BYTES)?;
             check_length("email", email, MAX_FEEDBACK_BYTES)
@@ -108,13 +107,13 @@ pub fn check_title(field: &str, title: &str) -> Result<(), InvalidRequest> {
     check_length(field, title, MAX_TITLE_BYTES)
 }
 
-/// Checks the name of a model or an agent. `field` is its name in the request.
-pub(crate) fn check_name(field: &str, name: &str) -> Result<(), InvalidRequest> {
-    if name.trim() != name || name.is_empty() || name.contains(char::is_control) {
+/// Checks the name of a model.
+pub(crate) fn check_model_name(model: &str) -> Result<(), InvalidRequest> {
+    if model.trim() != model || model.is_empty() || model.contains(char::is_control) {
         let problem = "must be a name without spaces around it";
-        return Err(InvalidRequest::new(field, problem));
+        return Err(InvalidRequest::new("model", problem));
     }
-    check_length(field, name, MAX_NAME_BYTES)
+    check_length("model", model, MAX_MODEL_BYTES)
 }
 
 /// Checks the maximum number of items of a page.

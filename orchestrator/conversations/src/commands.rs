@@ -18,7 +18,7 @@ use crate::stored::StoredConversation;
 impl Conversations {
     /// Applies a command to a running conversation. Returns the event that it caused, once that is
     /// stored. `None` if there was nothing to do. A command with an id is applied once. Another
-    /// model or agent is recorded, and used when the conversation is resumed with it.
+    /// model is recorded; the conversation uses it once it is resumed with that model.
     ///
     /// # Errors
     /// [`ConversationsError::NotRunning`]; [`ConversationsError::Conversation`] if it is busy or
@@ -180,7 +180,6 @@ fn redact(command: &mut UserCommand, redactor: &Redactor) {
         | UserCommand::Confirm { .. }
         | UserCommand::SetConfirmation { .. }
         | UserCommand::SetModel { .. }
-        | UserCommand::SetAgent { .. }
         | UserCommand::GiveFeedback(_) => return,
     };
     if let Cow::Owned(redacted) = redactor.text(text) {

@@ -92,9 +92,6 @@ pub enum ConversationsError {
     /// The user recovers from a loop, and the agent is in none.
     #[error("the agent of conversation {0} was not stopped in a loop")]
     NotInLoop(ConversationId),
-    /// The user chose another agent, and the one so far works.
-    #[error("the agent of conversation {0} works: stop it before you choose another one")]
-    AgentWorks(ConversationId),
     /// The messages of the user are as long as they may be.
     #[error(
         "the messages of conversation {0} have reached their maximum length: start another one"
@@ -137,7 +134,6 @@ impl ConversationsError {
             | Self::NothingToDecide(_)
             | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)
-            | Self::AgentWorks(_)
             | Self::TooLong(_)
             | Self::Invalid(_)
             | Self::NotOperator
@@ -178,7 +174,6 @@ impl ConversationsError {
             | Self::NothingToDecide(_)
             | Self::OtherActionAwaits { .. }
             | Self::NotInLoop(_)
-            | Self::AgentWorks(_)
             | Self::Conversation(ConversationError::Closed(_)) => ServiceErrorKind::Conflict,
             Self::TooLong(_) => ServiceErrorKind::TooLarge,
             Self::TooManyRunning(_)

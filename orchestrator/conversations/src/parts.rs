@@ -15,7 +15,7 @@ use engine::security::SecurityAnalyzer;
 
 use crate::claim::Claim;
 
-/// The agents of a conversation, composed anew for another model.
+/// The agents of a conversation, composed for another model.
 pub struct ComposedAgents {
     /// The agents.
     pub agents: Agents,

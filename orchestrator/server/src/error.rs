@@ -296,7 +296,6 @@ impl ApiError {
                 | ConversationsError::NothingToDecide(_)
                 | ConversationsError::OtherActionAwaits { .. }
                 | ConversationsError::NotInLoop(_)
-                | ConversationsError::AgentWorks(_)
                 | ConversationsError::Conversation(ConversationError::Closed(_)) => {
                     (StatusCode::CONFLICT, "CONVERSATION$CONFLICT")
                 }

@@ -28,6 +28,7 @@ use crate::rate_limit::RateLimits;
 use crate::resources::{ResourceMeter, Resources};
 use crate::signature::TimedSignatures;
 use crate::socket_sessions::SocketSessions;
+use crate::work::WorkPermit;
 use crate::{
     AllowedHosts, BasePath, OtherHosts, PageSource, PortHosts, ServerConfig, ServerMetrics,
     TrustedProxies,
@@ -230,6 +231,20 @@ impl ServerState {
     pub(crate) async fn workspace(&self, id: &ConversationId) -> Result<WorkspaceFiles, ApiError> {
         let conversations = self.conversations.conversations();
         Ok(conversations.connected_workspace(id).await?)
+    }
+
+    /// Returns access to the workspace of a running conversation, once its sandbox is connected,
+    /// with a permit for work in it. The user's other work does not wait for the sandbox.
+    ///
+    /// # Errors
+    /// See [`workspace`](Self::workspace), or [`ApiError::TooMuchWork`].
+    pub(crate) async fn workspace_with_permit(
+        &self,
+        id: &ConversationId,
+        caller: &Caller,
+    ) -> Result<(WorkspaceFiles, WorkPermit), ApiError> {
+        let workspace = self.workspace(id).await?;
+        Ok((workspace, WorkPermit::acquire(self, caller).await?))
     }
 
     /// Returns once the key or the session of a caller is no longer valid, so that what it opened

@@ -14,6 +14,7 @@ use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use super::StateDir;
+use super::user_model::OPERATORS_MODEL;
 use crate::config::{Config, Overrides, Runtime, UnknownRuntime};
 use crate::exit::UsageError;
 use crate::{untrusted_folder, workspace};
@@ -137,7 +138,8 @@ pub(crate) fn restore_settings(
             .clone()
             .or_else(|| started.network.clone()),
     );
-    if overrides.model.is_none() {
+    // A server's script is the one of the configuration.
+    if overrides.model.is_none() && started.model != OPERATORS_MODEL {
         config.llm.model = Some(started.model.clone());
     }
     Ok(())

@@ -19,6 +19,7 @@ use protocol::{ConversationId, UserId};
 use secrecy::SecretString;
 
 use super::shared_redactors::SharedRedactors;
+use super::user_model::OPERATORS_MODEL;
 use super::{
     CallMode, Models, StateDir, UserConfigs, agent, agents, clone_url, confirmation_policy,
     conversation_spec, host_error, parts, provider, restore_settings, started, stored_model_name,
@@ -107,9 +108,9 @@ impl ConfiguredFactory {
         let setup = workspace::setup(&config.workspace, &folder)?;
         let model = stored_model_name(&config.llm);
         let trigger = Some(request.trigger);
-        let model_source = match request.model {
-            Some(_) => ModelSource::Conversation,
-            None => self.configs.model_source(&config),
+        let model_source = match request.model.as_deref() {
+            Some(model) if model != OPERATORS_MODEL => ModelSource::Conversation,
+            _ => self.configs.model_source(&config),
         };
         let started = ConversationStarted {
             git_provider,
@@ -260,15 +261,9 @@ impl ConversationFactory for ConfiguredFactory {
     ) -> Result<ComposedAgents, HostError> {
         let owner = started.owner.as_ref();
         let profile = self.profile(owner).await?;
-        let (agent, model) = (&started.agent, &started.model);
-        let config = match started.model_source {
-            Some(ModelSource::Conversation) => {
-                self.configs.with_model(owner, &profile, agent, model)?
-            }
-            source => self
-                .configs
-                .for_stored(owner, &profile, agent, (model, source))?,
-        };
+        let config = self
+            .configs
+            .with_model(owner, &profile, &started.agent, &started.model)?;
         self.agents(&config, steps as usize)
             .await
             .map_err(host_error)

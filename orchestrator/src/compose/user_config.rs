@@ -131,10 +131,10 @@ impl UserConfigs {
         }
     }
 
-    /// The configuration of a stored conversation, which keeps its agent. The model that was chosen
-    /// for it replaces the one of the user's settings. Any other is kept, unless the settings name
-    /// one or it was the one of the configuration, which may have another one now. A script is kept
-    /// too: the responses of another one belong to other conversations.
+    /// The configuration of a stored conversation, which keeps its agent. The model that its user
+    /// chose for it replaces the model of the settings. Otherwise the settings name the model, or
+    /// else the configuration if it did before, or else the log. A script is kept: the responses of
+    /// another one belong to other conversations.
     pub(super) fn for_stored(
         &self,
         owner: Option<&UserId>,
@@ -157,8 +157,8 @@ impl UserConfigs {
         self.compose(owner, profile, agent, is_kept.then_some(model))
     }
 
-    /// The configuration of a conversation with the model that its user chooses for it, which is
-    /// not replaced.
+    /// The configuration of a conversation with the model that its user chooses for it. Another one
+    /// does not replace it.
     pub(super) fn with_model(
         &self,
         owner: Option<&UserId>,
@@ -169,6 +169,9 @@ impl UserConfigs {
         let source = Some(ModelSource::Conversation);
         if is_scripted_name(model) {
             return Err(refused(user_model::refused_script("model")));
+        }
+        if model == OPERATORS_MODEL && !is_scripted(&self.operators.llm) {
+            return Err(HostError::Refused(format!("there is no model {model}")));
         }
         let config = self.for_stored(owner, profile, agent, (model, source))?;
         // Without a key, it was replaced.

@@ -32,7 +32,7 @@ pub struct CreateConversation {
     /// The agent. `None` for that of the user's settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// The model. `None` for that of the user's settings, else of the server.
+    /// The model. `None` if the user's settings name it, or else the server's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// The first message. `None` if the agent waits for it.

@@ -65,29 +65,6 @@ pub async fn chosen_model_is_recorded_once(backend: &dyn ServiceBackend) {
     }
 }
 
-/// An idle agent is replaced by another one, which answers the next message.
-pub async fn agent_changes_while_it_is_idle(backend: &dyn ServiceBackend) {
-    let service = backend.service(Some("ada"));
-    let id = asked(service.as_ref()).await;
-    let set_agent = |id: &str, agent: &str| CommandRequest {
-        id: Some(id.parse().unwrap()),
-        command: UserCommand::SetAgent {
-            agent: agent.to_owned(),
-        },
-    };
-    let unknown = service.apply(&id, set_agent("unknown", "UnknownAgent"));
-    assert_eq!(kind(unknown.await), Invalid);
-    let changed = service.apply(&id, set_agent("known", "ReadOnlyAgent"));
-    let changed = changed.await.unwrap();
-    backend.disturb();
-    assert!(changed.is_some());
-    let again = service.apply(&id, set_agent("known", "ReadOnlyAgent"));
-    assert_eq!(again.await.unwrap(), changed);
-    let mut updates = service.follow(&id, None).await.unwrap();
-    service.apply(&id, message("ada", "Ada")).await.unwrap();
-    wait_for(&mut updates, AgentState::Finished).await;
-}
-
 /// Decisions without a question, and texts that are empty or too long, are rejected.
 pub async fn commands_are_rejected_when_they_do_not_fit(backend: &dyn ServiceBackend) {
     let service = backend.service(Some("ada"));

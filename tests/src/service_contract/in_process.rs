@@ -211,13 +211,9 @@ impl ConversationFactory for GreeterFactory {
 
     async fn compose_agents(
         &self,
-        started: &ConversationStarted,
+        _: &ConversationStarted,
         _: u32,
     ) -> Result<ComposedAgents, HostError> {
-        if !["", "ReadOnlyAgent"].contains(&started.agent.as_str()) {
-            let reason = format!("there is no agent {}", started.agent);
-            return Err(HostError::Refused(reason));
-        }
         Ok(ComposedAgents {
             agents: embedded::parts(Conversations::new_id()).agents,
             redactor: Redactor::default(),

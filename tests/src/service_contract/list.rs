@@ -18,7 +18,7 @@ pub async fn pages_have_each_conversation_once(backend: &dyn ServiceBackend) {
             ..greeting()
         };
         let id = service.create(request).await.unwrap();
-        // An event of one that works would move it to another page.
+        // The next event of a conversation moves it to the first page.
         let mut updates = service.follow(&id, None).await.unwrap();
         wait_for(&mut updates, AgentState::AwaitingUserInput).await;
         created.insert(id);

@@ -64,7 +64,6 @@ macro_rules! service_contract {
             list::invalid_filters_are_rejected,
             commands::command_with_an_id_is_applied_once,
             commands::chosen_model_is_recorded_once,
-            commands::agent_changes_while_it_is_idle,
             commands::commands_are_rejected_when_they_do_not_fit,
             commands::only_the_operator_grants_limits,
             follow::event_pages_and_streams_have_the_same_events,

@@ -23,6 +23,10 @@ on_every_shell! {
         assert_eq!(fixture.succeed("echo $?").await, "0");
     }
 
+    async fn status_is_0_before_the_first_command(fixture) {
+        assert_eq!(fixture.succeed("echo $?").await, "0");
+    }
+
     async fn status_of_the_last_command_outlives_a_prompt(fixture) {
         fixture.succeed("sleep 0 & wait").await;
         for status in [3, 4] {

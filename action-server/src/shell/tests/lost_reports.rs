@@ -29,8 +29,9 @@ on_every_shell! {
             "command() { :; }",
             "printf() { :; }",
             "readonly __glovebox_turn",
-            "readonly __glovebox_status=3",
-            "unset -f __glovebox_end __glovebox_next",
+            "readonly __glovebox_line=3",
+            "readonly __glovebox_saved=3",
+            "unset -f __glovebox_restore __glovebox_next",
             "exec 9>&-",
         ] {
             fixture.assert_survives(command).await;
@@ -64,8 +65,8 @@ on_every_shell! {
         fixture.succeed("case $BASH in '') set;; *) declare -p;; esac >saved 2>/dev/null; echo fine").await;
         for change in [
             ". ./saved 2>/dev/null",
-            "unset __glovebox_turn __glovebox_ended", "unset __glovebox_started",
-            "__glovebox_started=5",
+            "unset __glovebox_turn __glovebox_ended", "unset __glovebox_saved",
+            "__glovebox_saved=5", "__glovebox_line=false", "unset __glovebox_newline",
             "for name in $(set | sed -n 's/^\\(__[a-z_]*\\)=.*/\\1/p'); do unset $name; done",
         ] {
             for _ in 0..3 {

@@ -6,18 +6,17 @@ use engine::clock;
 use engine::conversation::{ConversationError, State};
 use protocol::action::MessageAction;
 use protocol::command::LoopRecovery;
-use protocol::record::ModelSource;
+use protocol::record::{ConversationStarted, ModelSource};
 use protocol::{
     AgentState, CommandRequest, ConversationId, Event, EventBody, EventId, Observation,
     ObservationKind, UserCommand,
 };
 
 use super::{Awaited, HostedConversations, MIN_QUESTION_AGE};
-use crate::checks::{applied_before, check, find_decided};
+use crate::checks::{applied_before, find_decided};
 use crate::client_limits::check_command;
 use crate::error::ConversationsError;
 use crate::parts::ComposedAgents;
-use crate::running::CloseReason;
 
 /// Number of events from an action to the question about it, at most.
 const MAX_EVENTS_TO_QUESTION: usize = 64;
@@ -30,7 +29,7 @@ impl HostedConversations {
     /// was nothing to do. A command with an id is applied once.
     ///
     /// Runs the conversation if it is not running, except for a stop or a pause, which have nothing
-    /// to do then, and for what only changes the log: a title, feedback, the model, the agent, the
+    /// to do then, and for what only changes the log: a title, feedback, the model, the
     /// confirmation policy. A decision that names no action is about the one that awaits
     /// confirmation, unless the user was asked less than [`MIN_QUESTION_AGE`] ago.
     ///
@@ -75,25 +74,15 @@ impl HostedConversations {
         }
         let mut agents = None;
         match (state, &mut request.command) {
-            (Some(state), command @ UserCommand::SetModel { .. }) => {
-                agents = Some(self.compose_agents(id, &state, command).await?);
+            (Some(state), UserCommand::SetModel { model }) => {
+                agents = Some(self.compose_agents(id, &state, model).await?);
             }
-            (Some(state), command @ UserCommand::SetAgent { .. }) => {
-                check(id, &state, command)?;
-                self.compose_agents(id, &state, command).await?;
-                // It has tools of its own, so it is resumed as after a restart.
-                self.close(id, CloseReason::Shutdown).await?;
-                let event = self.conversations.apply_to_stored(id, request).await?;
-                let opening = UserCommand::AwaitMessage.into();
-                self.open(id, &opening, awaited).await?;
-                return Ok(event);
-            }
-            (None, UserCommand::SetModel { .. } | UserCommand::SetAgent { .. }) => {
+            (None, UserCommand::SetModel { model }) => {
+                let model = model.clone();
                 self.check_not_running_elsewhere(id).await?;
                 let state = self.latest_state(id).await?;
                 if applied_before(&state, &request).is_none() {
-                    check(id, &state, &request.command)?;
-                    self.compose_agents(id, &state, &request.command).await?;
+                    self.compose_agents(id, &state, &model).await?;
                 }
                 return self.conversations.apply_to_stored(id, request).await;
             }
@@ -154,25 +143,21 @@ impl HostedConversations {
         }
     }
 
-    /// Composes the agents of a conversation with the model or the agent of a command.
+    /// Composes the agents of a conversation with another model.
     async fn compose_agents(
         &self,
         id: &ConversationId,
         state: &State,
-        command: &UserCommand,
+        model: &str,
     ) -> Result<ComposedAgents, ConversationsError> {
         let Some(started) = &state.started else {
             return Err(ConversationsError::Unknown(id.clone()));
         };
-        let mut started = started.clone();
-        match command {
-            UserCommand::SetModel { model } => {
-                started.model.clone_from(model);
-                started.model_source = Some(ModelSource::Conversation);
-            }
-            UserCommand::SetAgent { agent } => started.agent.clone_from(agent),
-            _ => {}
-        }
+        let started = ConversationStarted {
+            model: model.to_owned(),
+            model_source: Some(ModelSource::Conversation),
+            ..started.clone()
+        };
         Ok(self
             .factory
             .compose_agents(&started, state.iterations)

@@ -14,7 +14,7 @@ use protocol::risk::ConfirmationPolicy;
 use protocol::{ConversationId, UserId};
 
 use crate::claim::Claim;
-use crate::client_limits::{check_name, check_sent, check_text, check_title};
+use crate::client_limits::{check_model_name, check_sent, check_text, check_title};
 use crate::error::InvalidRequest;
 use crate::host::HostError;
 use crate::parts::{ComposedAgents, ConversationParts};
@@ -47,12 +47,12 @@ pub trait ConversationFactory: Send + Sync {
         stored: &mut StoredConversation,
     ) -> Result<ComposedConversation, HostError>;
 
-    /// Composes the agents of a conversation anew, with another agent or model in `started`, which
-    /// its user has chosen. They have taken `steps` steps.
+    /// Composes the agents of a conversation with the model in `started`, which its user has chosen
+    /// for it. They have taken `steps` steps.
     ///
     /// # Errors
-    /// [`HostError::Refused`] if the user cannot use the agent or the model,
-    /// [`HostError::NoModelKey`] if its key is missing.
+    /// [`HostError::Refused`] if the user cannot use the model, [`HostError::NoModelKey`] if its
+    /// key is missing.
     async fn compose_agents(
         &self,
         started: &ConversationStarted,
@@ -91,7 +91,7 @@ pub struct ConversationRequest {
     pub owner: Option<UserId>,
     /// The agent. `None` for that of the owner's settings.
     pub agent: Option<String>,
-    /// The model. `None` for that of the owner's settings, else of the server.
+    /// The model. If there is none, the owner's settings name it, or else the configuration.
     pub model: Option<String>,
     /// The first message. If there is none, the agent waits for it.
     pub message: Option<MessageAction>,
@@ -117,7 +117,7 @@ impl ConversationRequest {
     pub(super) fn check(&mut self) -> Result<(), InvalidRequest> {
         check_new_id(self.id.as_ref())?;
         if let Some(model) = &self.model {
-            check_name("model", model)?;
+            check_model_name(model)?;
         }
         if let Some(message) = &mut self.message {
             check_sent(message)?;

@@ -128,6 +128,8 @@ impl HostedConversations {
             } else {
                 return Err(ConversationsError::Working(id));
             }
+            // No other process runs it meanwhile.
+            let _claim = this.conversations.claim(&id).await?;
             Ok(pausing.pause(&lease.sandbox_id).await)
         });
         Ok(paused.await??)

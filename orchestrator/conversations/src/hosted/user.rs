@@ -170,7 +170,6 @@ pub fn check_right(user: Option<&UserId>, command: &UserCommand) -> Result<(), C
         | UserCommand::Confirm { .. }
         | UserCommand::Reject { .. }
         | UserCommand::SetModel { .. }
-        | UserCommand::SetAgent { .. }
         | UserCommand::SetTitle { .. }
         | UserCommand::GiveFeedback(_) => false,
     };

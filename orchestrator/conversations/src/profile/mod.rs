@@ -24,6 +24,7 @@ use protocol::client_api::{
     UserSettingsInfo,
 };
 use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
 
 use crate::host::HostError;
 
@@ -156,8 +157,15 @@ impl UserProfiles {
         if let Some(name) = given.iter().find(|name| known.get(name).is_none()) {
             return Err(invalid(format!("there is no setting `{name}`")).into());
         }
-        let settings = serde_json::from_value(fields.into());
-        let settings = settings.map_err(|error| invalid(error.to_string()))?;
+        // No error quotes a value.
+        let parse = |fields| serde_json::from_value::<UserSettings>(Value::Object(fields));
+        for (name, value) in &fields {
+            if parse([(name.clone(), value.clone())].into_iter().collect()).is_err() {
+                return Err(invalid(format!("`{name}` has the wrong type")).into());
+            }
+        }
+        let settings = parse(fields);
+        let settings = settings.map_err(|_| invalid("must be settings".to_owned()))?;
         self.save_settings(owner, settings, &given).await
     }
 

@@ -9,6 +9,7 @@ use engine::sandbox::{
     ProviderCapabilities, SandboxError, SandboxSpec, SandboxSummary, StartProgress,
 };
 use protocol::SandboxId;
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use crate::action_client::ActionClient;
@@ -16,6 +17,9 @@ use crate::provisioning::with_logs;
 use crate::server_location::ServerLocation;
 use crate::started_server::StartedServer;
 use crate::unfinished_start::Steps;
+
+/// Time for the logs that explain a failed start.
+const LOGS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Provisions action servers in one runtime.
 ///
@@ -27,16 +31,16 @@ pub trait Backend: Send + Sync + 'static {
     fn runtime(&self) -> &'static str;
 
     /// Starts the action server of a new sandbox, in bounded time. Replaces an earlier sandbox of
-    /// the same id. Whatever creates something outside of this program is a step of
-    /// [`ProvisionRequest::steps`]; after an error or a cancellation, it is removed. Does not send
-    /// the environment of the spec, which [`Provider`](crate::Provider) does.
+    /// the same id. What a step of [`ProvisionRequest::steps`] creates outside of this program is
+    /// removed after an error or a cancellation. [`Provider`](crate::Provider) sends the
+    /// environment of the spec to the server, unless [`StartedServer::has_environment`].
     ///
     /// # Errors
     /// See [`SandboxError`].
     async fn provision(&self, request: &ProvisionRequest<'_>) -> Result<Provisioned, SandboxError>;
 
-    /// Returns how to reach the server of an existing sandbox. What must be kept up while a client
-    /// uses it, such as a rental, belongs to the connector.
+    /// Returns how to reach the server of an existing sandbox. A connector also renews a rental for
+    /// as long as it is used.
     ///
     /// # Errors
     /// [`SandboxError::Lost`] if the sandbox does not exist, unless the connector reports that.
@@ -76,15 +80,14 @@ pub trait Backend: Send + Sync + 'static {
         self.destroy(sandbox).await
     }
 
-    /// Adds what the runtime knows to the error of a server that does not become ready: by default
-    /// its logs, if the runtime has logs.
+    /// Adds what the runtime knows to the error of a server that does not become ready, in bounded
+    /// time: by default its logs, if the runtime has logs.
     async fn explain(&self, sandbox: &SandboxId, error: SandboxError) -> SandboxError {
-        match self.capabilities().monitoring {
-            Some(monitoring) => {
-                with_logs(error, monitoring.logs(sandbox).await.unwrap_or_default())
-            }
-            None => error,
-        }
+        let Some(monitoring) = self.capabilities().monitoring else {
+            return error;
+        };
+        let logs = timeout(LOGS_TIMEOUT, monitoring.logs(sandbox)).await;
+        with_logs(error, logs.ok().and_then(Result::ok).unwrap_or_default())
     }
 
     /// Returns the tracker of the backend's own tasks, which a cleanup waits for.
@@ -142,6 +145,7 @@ impl Provisioned {
             location,
             connect_timeout,
             start_timeout: None,
+            has_environment: false,
         })
     }
 }

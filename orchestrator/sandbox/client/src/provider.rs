@@ -52,7 +52,10 @@ impl<B: Backend> Provider<B> {
         (request.on_progress)(StartProgress::Connecting);
         match server.connect(self.runtime(), sandbox, environment).await {
             Ok(client) => Ok(client),
-            Err(error) => Err(self.backend.explain(sandbox, error).await),
+            Err(error @ (SandboxError::Start { .. } | SandboxError::Refused { .. })) => {
+                Err(self.backend.explain(sandbox, error).await)
+            }
+            Err(error) => Err(error),
         }
     }
 

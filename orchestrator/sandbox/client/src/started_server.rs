@@ -20,10 +20,12 @@ pub struct StartedServer {
     pub connect_timeout: Duration,
     /// The time of the whole start. `None` if each part has a timeout of its own.
     pub start_timeout: Option<StartTimeout>,
+    /// Whether the runtime has set the environment of the spec.
+    pub has_environment: bool,
 }
 
 impl StartedServer {
-    /// Connects, and sets the environment of all processes.
+    /// Connects, and sets the environment of all processes unless the runtime has set it.
     ///
     /// # Errors
     /// See [`ActionClient::connect`] and [`SandboxError`].
@@ -37,11 +39,14 @@ impl StartedServer {
             location,
             connect_timeout,
             start_timeout,
+            has_environment,
         } = self;
         let ready = async {
             let address = location.into_address(runtime, sandbox);
             let client = ActionClient::connect(address, connect_timeout).await?;
-            client.set_initial_environment(environment).await?;
+            if !has_environment {
+                client.set_initial_environment(environment).await?;
+            }
             Ok(client)
         };
         match start_timeout {

@@ -65,6 +65,7 @@ impl ContainerStart<'_> {
                     location,
                     connect_timeout: limit,
                     start_timeout: Some(timeout),
+                    has_environment: false,
                 },
                 container,
             }),

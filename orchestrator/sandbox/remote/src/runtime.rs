@@ -19,7 +19,7 @@ use protocol::runtime_api::{Runtime, RuntimeRequest, RuntimeStatus, Runtimes, St
 use sandbox_client::provisioning::{conversation_of, sandbox_id_of, secret_header, start_error};
 use sandbox_client::{
     Backend, Connector, OnPaused, Provider, ProvisionRequest, Provisioned, ServerLocation,
-    ServerUrl, Steps,
+    ServerUrl, StartedServer, Steps,
 };
 use secrecy::SecretString;
 use serde_json::Value;
@@ -406,15 +406,16 @@ impl Backend for RemoteRuntimeBackend {
                 Err(error) => return Err(error.into_sandbox_error(spec.image.as_deref())),
             }
         };
-        on_progress(StartProgress::Connecting);
         let on_retry = |error: &ApiError| on_retry(error, READINESS_POLL_INTERVAL);
         let ready = timeout_at(deadline, self.wait_until_ready(runtime, &on_retry)).await;
         let runtime = ready
             .unwrap_or_else(|_| Err(start_error(self.init_timeout_message("is not ready"))))?;
-        Ok(Provisioned::started(
-            self.location(runtime)?,
-            deadline.saturating_duration_since(Instant::now()),
-        ))
+        Ok(Provisioned::Started(StartedServer {
+            location: self.location(runtime)?,
+            connect_timeout: deadline.saturating_duration_since(Instant::now()),
+            start_timeout: None,
+            has_environment: true,
+        }))
     }
 
     async fn locate(

@@ -136,6 +136,7 @@ impl Backend for SshBackend {
             location: self.location(sandbox, socket),
             connect_timeout: FIRST_STREAM_TIMEOUT,
             start_timeout: Some(timeout),
+            has_environment: false,
         }))
     }
 

@@ -24,7 +24,7 @@ use crate::error::ApiError;
 use crate::extract::{ConversationPath, JsonBody, QueryParameters, RequestCaller};
 use crate::paced_body::is_too_slow;
 use crate::state::ServerState;
-use crate::work::{DownloadPermit, WorkPermit, stream_content};
+use crate::work::{DownloadPermit, stream_content};
 
 pub(crate) fn router() -> Router<Arc<ServerState>> {
     Router::new()
@@ -43,9 +43,10 @@ pub(crate) async fn list(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(request): QueryParameters<ListFiles>,
-    permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
-    let page = state.workspace(&id).await?.entries(request).await?;
+    let (workspace, permit) = state.workspace_with_permit(&id, &caller).await?;
+    let page = workspace.entries(request).await?;
     permit.respond(page).await
 }
 
@@ -59,9 +60,10 @@ pub(crate) async fn read(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(request): QueryParameters<ReadFile>,
-    permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
-    let content = state.workspace(&id).await?.read(&request).await?;
+    let (workspace, permit) = state.workspace_with_permit(&id, &caller).await?;
+    let content = workspace.read(&request).await?;
     let name = request.path.rsplit('/').next().unwrap_or_default();
     let headers = attachment("application/octet-stream", name);
     Ok((headers, stream_content(content, permit)).into_response())
@@ -100,9 +102,11 @@ pub(crate) async fn write(
 pub(crate) async fn make_folder(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    RequestCaller(caller): RequestCaller,
     JsonBody(FilePath { path }): JsonBody<FilePath>,
 ) -> Result<StatusCode, ApiError> {
-    state.workspace(&id).await?.make_folder(&path).await?;
+    let (workspace, _permit) = state.workspace_with_permit(&id, &caller).await?;
+    workspace.make_folder(&path).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -114,9 +118,11 @@ pub(crate) async fn make_folder(
 pub(crate) async fn rename(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
+    RequestCaller(caller): RequestCaller,
     JsonBody(request): JsonBody<MoveFile>,
 ) -> Result<StatusCode, ApiError> {
-    state.workspace(&id).await?.rename(&request).await?;
+    let (workspace, _permit) = state.workspace_with_permit(&id, &caller).await?;
+    workspace.rename(&request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -128,9 +134,10 @@ pub(crate) async fn remove(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(request): QueryParameters<RemoveFile>,
-    _permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<StatusCode, ApiError> {
-    state.workspace(&id).await?.remove(&request).await?;
+    let (workspace, _permit) = state.workspace_with_permit(&id, &caller).await?;
+    workspace.remove(&request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -13,9 +13,8 @@ use protocol::client_api::v2::git::{
 };
 
 use crate::error::ApiError;
-use crate::extract::{ConversationPath, QueryParameters};
+use crate::extract::{ConversationPath, QueryParameters, RequestCaller};
 use crate::state::ServerState;
-use crate::work::WorkPermit;
 
 pub(crate) fn router() -> Router<Arc<ServerState>> {
     Router::new()
@@ -32,9 +31,9 @@ pub(crate) async fn changes(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(request): QueryParameters<ListChanges>,
-    permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
-    let workspace = state.workspace(&id).await?;
+    let (workspace, permit) = state.workspace_with_permit(&id, &caller).await?;
     permit
         .respond(workspace.change_list(request.base).await?)
         .await
@@ -48,9 +47,10 @@ pub(crate) async fn diff(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(DiffFiles { path, base }): QueryParameters<DiffFiles>,
-    permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
-    let patch = state.workspace(&id).await?.diff(&path, base).await?;
+    let (workspace, permit) = state.workspace_with_permit(&id, &caller).await?;
+    let patch = workspace.diff(&path, base).await?;
     let content_type = HeaderValue::from_static("text/x-diff");
     Ok(permit.respond_with(content_type, patch.into()))
 }
@@ -63,8 +63,8 @@ pub(crate) async fn versions(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     QueryParameters(CompareFile { path, base }): QueryParameters<CompareFile>,
-    permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Response, ApiError> {
-    let workspace = state.workspace(&id).await?;
+    let (workspace, permit) = state.workspace_with_permit(&id, &caller).await?;
     permit.respond(workspace.versions(&path, base).await?).await
 }

@@ -31,8 +31,9 @@ pub(crate) fn router() -> Router<Arc<ServerState>> {
 pub(crate) async fn find(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    _permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Json<SandboxInfo>, ApiError> {
+    let _permit = WorkPermit::acquire(&state, &caller).await?;
     Ok(Json(state.conversations.sandbox_info(&id).await?))
 }
 
@@ -43,8 +44,9 @@ pub(crate) async fn find(
 pub(crate) async fn usage(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    _permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Json<SandboxUsage>, ApiError> {
+    let (_, _permit) = state.workspace_with_permit(&id, &caller).await?;
     let usage = state.conversations.sandbox_usage(&id).await;
     usage.map(Json).map_err(ApiError::from_sandbox)
 }
@@ -58,8 +60,8 @@ pub(crate) async fn list_ports(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
     RequestCaller(caller): RequestCaller,
-    _permit: WorkPermit,
 ) -> Result<Json<SandboxPortList>, ApiError> {
+    let (_, _permit) = state.workspace_with_permit(&id, &caller).await?;
     let found = state.conversations.sandbox_ports(&id).await;
     let mut list = found.map_err(ApiError::from_sandbox)?;
     if caller.can_write() {
@@ -77,8 +79,9 @@ pub(crate) async fn list_ports(
 pub(crate) async fn logs(
     State(state): State<Arc<ServerState>>,
     ConversationPath(id): ConversationPath,
-    _permit: WorkPermit,
+    RequestCaller(caller): RequestCaller,
 ) -> Result<Json<SandboxLogs>, ApiError> {
+    let (_, _permit) = state.workspace_with_permit(&id, &caller).await?;
     let logs = state.conversations.sandbox_logs(&id).await;
     logs.map(Json).map_err(ApiError::from_sandbox)
 }

@@ -207,7 +207,6 @@ fn record_text(record: &Record) -> String {
             to,
         }) => format!("[budget: ${to:.4}]\n"),
         Record::ModelChanged(changed) => format!("[model: {}]\n", changed.model),
-        Record::AgentChanged(changed) => format!("[agent: {}]\n", changed.agent),
         // A retried call is reported live.
         Record::ConversationStarted(_)
         | Record::SandboxReleased(_)

@@ -55,7 +55,6 @@ fn occurrence() -> impl Strategy<Value = Occurrence> {
         1 => Just(Occurrence::TitleRequested),
         1 => Just(Occurrence::TitleFound),
         1 => Just(Occurrence::UserTitle),
-        1 => prop_oneof![Just("CodeActAgent"), Just("other")].prop_map(Occurrence::UserAgent),
         1 => prop_oneof![Just("scripted"), Just("large")].prop_map(Occurrence::UserModel),
         1 => prop_oneof![Just(""), Just("use rg")].prop_map(Occurrence::Reject),
         1 => Just(Occurrence::CallRetried),

@@ -51,7 +51,6 @@ pub(in crate::conversation) enum Occurrence {
     TitleFound,
     UserTitle,
     UserModel(&'static str),
-    UserAgent(&'static str),
     Reject(&'static str),
     CallRetried,
     StepDeferred,
@@ -393,17 +392,6 @@ impl World {
             Occurrence::UserModel(model) => self.command(UserCommand::SetModel {
                 model: (*model).to_owned(),
             }),
-            Occurrence::UserAgent(agent) => {
-                let was_idle = !self.state.is_working() && !self.state.has_pending_actions();
-                let events = self.log.len();
-                self.command(UserCommand::SetAgent {
-                    agent: (*agent).to_owned(),
-                });
-                assert!(
-                    was_idle || self.log.len() == events,
-                    "an agent that works stays"
-                );
-            }
             Occurrence::UserTitle => self.command(UserCommand::SetTitle {
                 title: "mine".into(),
             }),

@@ -415,11 +415,6 @@ impl State {
                     started.model_source = Some(ModelSource::Conversation);
                 }
             }
-            Record::AgentChanged(changed) => {
-                if let Some(started) = &mut self.started {
-                    started.agent.clone_from(&changed.agent);
-                }
-            }
             Record::ApprovalGranted(approval) => self.approvals.push(approval.clone()),
             Record::ConversationTitled(titled) => self.title = Some(titled.title.clone()),
             // The agent's state has the edit, and feedback is for people.

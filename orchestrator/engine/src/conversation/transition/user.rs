@@ -3,7 +3,7 @@
 use protocol::action::MessageAction;
 use protocol::command::LoopRecovery;
 use protocol::record::{
-    AgentChanged, ApprovalScope, ConfirmationChanged, Limit, LimitExtended, ModelChanged,
+    ApprovalScope, ConfirmationChanged, Limit, LimitExtended, ModelChanged, ModelSource,
 };
 use protocol::risk::ConfirmationPolicy;
 use protocol::{
@@ -64,7 +64,6 @@ impl Transition {
             UserCommand::Reject { action, reason } => self.reject(action, &reason),
             UserCommand::SetConfirmation { policy } => self.set_confirmation(policy),
             UserCommand::SetModel { model } => self.set_model(model),
-            UserCommand::SetAgent { agent } => self.set_agent(agent),
             UserCommand::SetTitle { title } => self.set_title(first_line(&title), None),
             UserCommand::GiveFeedback(feedback) => {
                 self.append(None, EventSource::User, Record::from(feedback));
@@ -213,26 +212,16 @@ impl Transition {
     }
 
     fn set_model(&mut self, model: String) {
-        let started = self.state.started.as_ref();
-        if started.is_some_and(|started| started.model != model) {
+        // Another one may answer, because the settings have changed.
+        self.replaces_models = true;
+        let is_recorded = self.state.started.as_ref().is_some_and(|started| {
+            started.model == model && started.model_source == Some(ModelSource::Conversation)
+        });
+        if !is_recorded {
             self.append(
                 None,
                 EventSource::User,
                 Record::from(ModelChanged { model }),
-            );
-            self.replaces_models = true;
-        }
-    }
-
-    /// Records another agent, which is composed when the log is recovered.
-    fn set_agent(&mut self, agent: String) {
-        let is_idle = !self.state.is_working() && !self.state.has_pending_actions();
-        let started = self.state.started.as_ref();
-        if is_idle && started.is_some_and(|started| started.agent != agent) {
-            self.append(
-                None,
-                EventSource::User,
-                Record::from(AgentChanged { agent }),
             );
         }
     }
