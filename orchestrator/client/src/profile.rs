@@ -6,7 +6,7 @@ use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use protocol::client_api::UserSettingsInfo;
 use protocol::client_api::v2::profile::{
-    AgentList, ModelList, SecretEntryList, SetSecret, SettingsChange,
+    OfferedAgents, OfferedModels, SecretEntryList, SetSecret, SettingsChange,
 };
 use secrecy::ExposeSecret as _;
 use serde_json::json;
@@ -25,11 +25,11 @@ fn secret_path(name: &str) -> String {
 
 #[async_trait]
 impl ProfileService for RemoteConversations {
-    async fn models(&self) -> Result<ModelList, ServiceError> {
+    async fn models(&self) -> Result<OfferedModels, ServiceError> {
         self.0.send(request(Method::GET, "/models")).await
     }
 
-    async fn agents(&self) -> Result<AgentList, ServiceError> {
+    async fn agents(&self) -> Result<OfferedAgents, ServiceError> {
         self.0.send(request(Method::GET, "/agents")).await
     }
 

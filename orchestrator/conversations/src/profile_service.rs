@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use protocol::UserId;
 use protocol::client_api::UserSettingsInfo;
 use protocol::client_api::v2::profile::{
-    AgentList, ModelList, SecretEntryList, SetSecret, SettingsChange,
+    OfferedAgents, OfferedModels, SecretEntryList, SetSecret, SettingsChange,
 };
 
 use crate::profile::UserProfiles;
@@ -17,10 +17,10 @@ use crate::service::ServiceError;
 #[async_trait]
 pub trait ProfileService: Send + Sync {
     /// Returns the models that users can choose.
-    async fn models(&self) -> Result<ModelList, ServiceError>;
+    async fn models(&self) -> Result<OfferedModels, ServiceError>;
 
     /// Returns the agents that users can choose.
-    async fn agents(&self) -> Result<AgentList, ServiceError>;
+    async fn agents(&self) -> Result<OfferedAgents, ServiceError>;
 
     /// Returns the settings, without keys. Fails if none are stored.
     async fn settings(&self) -> Result<UserSettingsInfo, ServiceError>;
@@ -70,14 +70,14 @@ impl OwnProfile {
 
 #[async_trait]
 impl ProfileService for OwnProfile {
-    async fn models(&self) -> Result<ModelList, ServiceError> {
-        Ok(ModelList {
+    async fn models(&self) -> Result<OfferedModels, ServiceError> {
+        Ok(OfferedModels {
             models: self.choices.models.clone(),
         })
     }
 
-    async fn agents(&self) -> Result<AgentList, ServiceError> {
-        Ok(AgentList {
+    async fn agents(&self) -> Result<OfferedAgents, ServiceError> {
+        Ok(OfferedAgents {
             agents: self.choices.agents.clone(),
         })
     }

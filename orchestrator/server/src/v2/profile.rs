@@ -8,7 +8,7 @@ use axum::routing::{get, put};
 use axum::{Json, Router};
 use http::StatusCode;
 use protocol::client_api::v2::profile::{
-    AgentList, ModelList, SecretEntryList, SetSecret, SettingsChange,
+    OfferedAgents, OfferedModels, SecretEntryList, SetSecret, SettingsChange,
 };
 use protocol::client_api::{UserSettings, UserSettingsInfo};
 
@@ -30,18 +30,18 @@ pub(crate) fn router() -> Router<Arc<ServerState>> {
 
 /// Lists the models that users can choose.
 #[utoipa::path(get, path = "/api/v2/models",
-    responses((status = 200, description = "The models", body = ModelList)))]
-pub(crate) async fn models(State(state): State<Arc<ServerState>>) -> Json<ModelList> {
-    Json(ModelList {
+    responses((status = 200, description = "The models", body = OfferedModels)))]
+pub(crate) async fn models(State(state): State<Arc<ServerState>>) -> Json<OfferedModels> {
+    Json(OfferedModels {
         models: state.choices.models.clone(),
     })
 }
 
 /// Lists the agents that users can choose.
 #[utoipa::path(get, path = "/api/v2/agents",
-    responses((status = 200, description = "The agents", body = AgentList)))]
-pub(crate) async fn agents(State(state): State<Arc<ServerState>>) -> Json<AgentList> {
-    Json(AgentList {
+    responses((status = 200, description = "The agents", body = OfferedAgents)))]
+pub(crate) async fn agents(State(state): State<Arc<ServerState>>) -> Json<OfferedAgents> {
+    Json(OfferedAgents {
         agents: state.choices.agents.clone(),
     })
 }

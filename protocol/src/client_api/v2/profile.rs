@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 /// The models that users can choose.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct ModelList {
+pub struct OfferedModels {
     /// Their names.
     pub models: Vec<String>,
 }
@@ -18,7 +18,7 @@ pub struct ModelList {
 /// The agents that users can choose.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct AgentList {
+pub struct OfferedAgents {
     /// Their names.
     pub agents: Vec<String>,
 }
