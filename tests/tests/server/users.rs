@@ -495,6 +495,9 @@ async fn read_only_key_changes_nothing() {
         (Method::POST, "/api/settings".to_owned()),
         (Method::POST, "/api/secrets".to_owned()),
         (Method::DELETE, "/api/secrets/a".to_owned()),
+        (Method::PATCH, "/api/v2/settings".to_owned()),
+        (Method::PUT, "/api/v2/secrets/a".to_owned()),
+        (Method::DELETE, "/api/v2/secrets/a".to_owned()),
     ] {
         assert_eq!(users.status(&reader, method, &path).await, 403, "{path}");
     }
