@@ -50,7 +50,7 @@ impl RemoteConversations {
     /// Creates the client of a server. Connects with the first request.
     ///
     /// # Errors
-    /// [`AddressError`] if `url` is no address of a server, or the key cannot be sent.
+    /// [`AddressError`] if `url` is not the address of a server, or the key cannot be sent.
     pub fn new(url: &str, key: &SecretString, roots: RootCertStore) -> Result<Self, AddressError> {
         Ok(Self(Arc::new(Connection::new(url, key, roots)?)))
     }

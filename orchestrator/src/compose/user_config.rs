@@ -109,8 +109,8 @@ impl UserConfigs {
             .collect()
     }
 
-    /// The configuration of a new conversation, with an agent and a model or else those of the
-    /// user's settings. Without an owner it is the operator's own.
+    /// The configuration of a new conversation. Without an agent or a model, the user's settings
+    /// name it. Without an owner it is the operator's own.
     pub(super) fn for_new(
         &self,
         owner: Option<&UserId>,

@@ -24,7 +24,7 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}: {output:?}");
 }
 
-/// Creates a repository with two commits, the first of which is that of the remote branch, and
+/// Creates a repository with two commits, the first of which is on the remote branch, and
 /// uploads it to a folder of a workspace.
 async fn upload_repository(service: &dyn WorkspaceService, id: &ConversationId, name: &str) {
     let folder = tempfile::tempdir().unwrap();

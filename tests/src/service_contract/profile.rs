@@ -9,7 +9,7 @@ use super::{ServiceBackend, kind};
 
 async fn change(profile: &dyn ProfileService, settings: Value) -> Result<(), ServiceError> {
     let Value::Object(fields) = settings else {
-        panic!("{settings} is no object");
+        panic!("{settings} is not an object");
     };
     profile.change_settings(SettingsChange(fields)).await
 }

@@ -34,7 +34,7 @@ pub enum WorkspaceError {
     /// It is not a folder.
     #[error("{0:?} is not a folder")]
     NotAFolder(String),
-    /// It is no text in UTF-8.
+    /// It is not text in UTF-8.
     #[error("cannot show {0:?}: it is a binary file")]
     Binary(String),
     /// It has more than the maximum number of bytes.

@@ -99,7 +99,7 @@ impl WorkspaceFiles {
     /// Returns the content of a text file.
     ///
     /// # Errors
-    /// [`WorkspaceError::Binary`] if it is no text in UTF-8, or see [`WorkspaceError`].
+    /// [`WorkspaceError::Binary`] if it is not text in UTF-8, or see [`WorkspaceError`].
     pub async fn read_text(&self, path: &str) -> Result<String, WorkspaceError> {
         let path = self.resolve(path).await?;
         text::read(self.files()?, &path).await

@@ -1,5 +1,5 @@
-//! Changes of the git repositories in a conversation's workspace: the one of the workspace, and
-//! those of its folders. Paths are relative to the workspace.
+//! Changes of the git repositories in a conversation's workspace and in its folders. Paths are
+//! relative to the workspace.
 
 use serde::{Deserialize, Serialize};
 
