@@ -25,7 +25,7 @@
 //! | `case $-,…`, `set +x` | traces are the user's | `trace_shows_only_the_user_s_commands` |
 //! | `set +a`, `set +k` | `export` is as usual | `variables_are_injected_when_bash_reads_…` |
 //! | `eval "$__glovebox_undo"` | variables of one command | `variables_are_visible_to_one_…` |
-//! | `PS1=`, `PS2=` | prompts are no output, and seen | `user_prompt_changes_nothing` |
+//! | `PS1=`, `PS2=` | a prompt is not output, and is seen | `user_prompt_changes_nothing` |
 //! | `__glovebox_saved=$1` | `$?` outlives a prompt | `status_of_the_last_command_outlives_a_…` |
 //! | `__glovebox_turn=` | no command runs twice | `stray_interrupts_lose_and_repeat_no_command` |
 //! | `printf` | completion cannot be forged | all of `forging` |

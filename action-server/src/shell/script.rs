@@ -13,8 +13,8 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{Mode, fchmod};
 
-/// The shell's descriptor of the file: above those of scripts, and below the one that bash uses
-/// (255).
+/// The shell's descriptor of the file: above the descriptors of scripts, and below 255, which bash
+/// uses.
 pub(super) const SCRIPT_DESCRIPTOR: i32 = 250;
 
 /// The line to type, which runs the script.

@@ -97,7 +97,7 @@ pub(crate) fn parts(
     })
 }
 
-/// The conversation's own agent, and those that it can delegate tasks to.
+/// The conversation's own agent, and the agents that it can delegate tasks to.
 pub(super) fn agents(
     config: &Config,
     models: &Models,

@@ -36,7 +36,7 @@ pub struct Agents {
 }
 
 impl TeamMember {
-    /// Replaces the models by those of another member. The agent and its tools stay.
+    /// Takes over the models of another member. The agent and its tools stay.
     pub(crate) fn use_models_of(&mut self, other: &Self) {
         let Self {
             llm,
@@ -60,7 +60,7 @@ impl From<TeamMember> for Agents {
 }
 
 impl Agents {
-    /// Replaces the models by those of other agents with the same names.
+    /// Takes over the models of other agents with the same names.
     pub(crate) fn use_models_of(&mut self, others: &Self) {
         self.own.use_models_of(&others.own);
         for (name, member) in Arc::make_mut(&mut self.team) {

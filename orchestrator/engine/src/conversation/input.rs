@@ -157,8 +157,8 @@ pub enum Effect {
         /// do.
         event: Option<EventId>,
     },
-    /// Replace the models of all agents by those that came with the user's command, if any did. A
-    /// step in flight keeps its model.
+    /// Replace the models of all agents, if the user's command came with others. A step in flight
+    /// keeps its model.
     ReplaceModels,
     /// Let an agent take a step on the log up to `seen`.
     Step {

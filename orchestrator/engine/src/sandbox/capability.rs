@@ -144,8 +144,8 @@ pub trait SandboxFiles: Send + Sync {
     /// [`SandboxError`]. After [`SandboxError::Unreachable`] it may have been renamed.
     async fn rename(&self, from: &str, to: &str, overwrite: bool) -> Result<(), SandboxError>;
 
-    /// Removes a file, a link or a folder; one that is not empty only if `recursive` is set. Links
-    /// are not followed. Does nothing if it does not exist.
+    /// Removes a file, a link or a folder. A folder with entries requires `recursive`. Links are
+    /// not followed. Does nothing if it does not exist.
     ///
     /// # Errors
     /// [`SandboxError::Refused`], or see [`SandboxError`].
